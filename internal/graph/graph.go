@@ -1,0 +1,2 @@
+// Package graph orders references into levels and names the cycle.
+package graph

@@ -1,0 +1,97 @@
+// Package live reads one cluster, read-only, into a Snapshot.
+package live
+
+import (
+	"github.com/proxops/proxops/internal/field"
+)
+
+// Snapshot is everything a plan needs to know of one cluster, as one cycle
+// read it.
+type Snapshot struct {
+	Cluster  string
+	Version  string          // of pve-manager, such as "9.2.11"
+	Nodes    map[string]Node // every node the cluster names
+	Guests   map[int]*Guest  // by vmid, cluster-wide, wherever it lives
+	Contents map[Store]Content
+	Options  Options
+	// Complete is false when a listing or a node could not be read: absence is
+	// not believed, nothing is pruned, nothing is created.
+	Complete bool
+	Problems []string // what could not be read and why, sorted
+	// Free answers /cluster/nextid?vmid=N for the ids that a create would use.
+	Free map[int]bool
+	// Perms are the token's effective privileges by path; nil = not read.
+	Perms map[string]map[string]bool
+	// Identity is who asked, such as "gitops@pve!ops"; RootTicket is true for
+	// root@pam logged in with a password.
+	Identity   string
+	RootTicket bool
+	Inventory  map[string]*Inventory // by node; nil = not read
+	Calls      int64                 // GETs that this snapshot took
+}
+
+// Node is one cluster member.
+type Node struct {
+	Name    string
+	Online  bool
+	Allowed bool // on the cluster's allow-list
+	Error   string
+}
+
+// Guest is one live guest.
+type Guest struct {
+	field.Guest
+	VMID     int
+	Node     string
+	Type     string // qemu or lxc
+	Name     string // from the config when read
+	Template bool
+	Status   string // running, stopped, unknown
+	Tags     []string
+	Pool     string
+	Lock     string
+	HA       string // hastate; "" = not managed by HA
+	Digest   string
+	Read     bool   // the config was read
+	Unknown  string // why nothing is known of it (node offline, read failed); "" = known
+	Busy     string // a running task or lock, in words; "" = not busy
+	// Identity is vmgenid and smbios uuid, or rootfs volume and hostname: what
+	// must still be the same right before a delete.
+	Identity string
+	// Raw are keys that are not plain text, such as a container's lxc lines.
+	Raw map[string]string
+	// Snapshots counts the guest's snapshots, when known (-1 = not read).
+	Snapshots int
+}
+
+// Store names one storage on one node.
+type Store struct{ Node, Storage string }
+
+// Content is what an artifact storage holds, by volume id.
+type Content struct {
+	Files map[string]int64 // volid → bytes
+	Err   string           // why the listing could not be read
+}
+
+// Options are the datacenter options that comparing needs.
+type Options struct {
+	TagsCaseSensitive bool
+	TagsConfigOrder   bool
+	UserTagAccess     string // free, list, existing or none; "" = free
+	RegisteredTags    []string
+}
+
+// Inventory is what one node offers, for preflight.
+type Inventory struct {
+	Storages map[string]Storage
+	Bridges  map[string]bool
+	Err      string
+}
+
+// Storage is one storage as a node sees it.
+type Storage struct {
+	Type    string
+	Content map[string]bool
+	Active  bool
+	Shared  bool
+}
