@@ -222,6 +222,9 @@ func (g *generator) entry(name, base string, p param) string {
 	if o := text(p.Optional); o != "" && o != "0" {
 		typ += "?"
 	}
+	if class, ok := strings.CutSuffix(p.Pattern, "{0,4096}"); ok {
+		p.Pattern, p.MaxLength = class+"*", 4096 // Go repeats at most 1000 times
+	}
 	s := "  " + name + " " + typ
 	if p.DefaultKey != 0 {
 		s += " default-key"
