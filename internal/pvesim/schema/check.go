@@ -46,7 +46,7 @@ func (m *Method) Check(vars map[string]string, params map[string]any) (values, e
 	e := errors{}
 	given := map[string]any{}
 	for k, v := range params {
-		if v == nil {
+		if v == nil || k == "_dc" { // _dc only defeats caches (au-079)
 			continue
 		}
 		if u, ok := vars[k]; ok && u != plain(v) {
@@ -162,6 +162,14 @@ func (p *Param) checkItem(path string, i int, s string, e errors) {
 	item.checkText(path+"["+strconv.Itoa(i)+"]", s, e)
 }
 
+// Fault returns PVE's refusal of a value, or "" when the parameter admits it.
+// path is the name that nested faults carry ("net0" gives "net0.tag: ...").
+func (p *Param) Fault(path, value string) string {
+	e := errors{}
+	p.checkText(path, value, e)
+	return e[path]
+}
+
 // checkText validates a scalar: type, then format, pattern, length, range and
 // enumeration, stopping at the first fault of this value.
 func (p *Param) checkText(path, s string, e errors) {
@@ -269,9 +277,13 @@ func plain(v any) string {
 		}
 		return "0"
 	case json.Number:
-		return x.String()
+		f, err := x.Float64()
+		if _, whole := x.Int64(); whole == nil || err != nil {
+			return x.String()
+		}
+		return strconv.FormatFloat(f, 'g', 15, 64) // 2.0 reads back as 2 (au-093)
 	case float64:
-		return number(x)
+		return strconv.FormatFloat(x, 'g', 15, 64)
 	case int:
 		return strconv.Itoa(x)
 	case []string:
@@ -289,15 +301,20 @@ func plain(v any) string {
 
 // DecodeForm decodes a query string or an urlencoded body as PVE's web server
 // does: pairs are separated by & or ;, text after a second raw = is lost (au-119),
-// + is a blank, and a repeated key becomes a list.
+// + is a blank, a repeated key becomes a list, and a key without = has no value
+// (au-117), which is not the empty string.
 func DecodeForm(s string) map[string]any {
 	out := map[string]any{}
 	for _, pair := range strings.FieldsFunc(s, func(r rune) bool { return r == '&' || r == ';' }) {
 		parts := strings.Split(pair, "=")
-		k, v := unescape(parts[0]), ""
-		if len(parts) > 1 {
-			v = unescape(parts[1])
+		k := unescape(parts[0])
+		if len(parts) == 1 {
+			if _, given := out[k]; !given {
+				out[k] = nil
+			}
+			continue
 		}
+		v := string([]rune(unescape(parts[1]))) // stray bytes become U+FFFD, one each (au-123)
 		switch old := out[k].(type) {
 		case nil:
 			out[k] = v

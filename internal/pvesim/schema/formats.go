@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Patterns of PVE's single-value checks. A $ in Perl admits one final newline;
-// these values go into files and paths, where PVE would cut it, so it is
-// refused here only where PVE refuses it: the checks below anchor with \n?$.
+// Patterns of PVE's single-value checks. A $ in Perl admits one final newline,
+// hence the \n? (a name with one passes the schema and fails later, au-126).
 var (
 	sizeRE     = regexp.MustCompile(`^\d+(?:\.\d+)?[KMGT]?$`)
 	vmidRE     = regexp.MustCompile(`^[1-9][0-9]{2,8}\n?$`)
@@ -41,7 +40,9 @@ var (
 	bootNetRE  = regexp.MustCompile(`^(?:net|usb|hostpci)\d+\n?$`)
 	driveRE    = regexp.MustCompile(`^(?:ide[0-3]|sata[0-5]|scsi(?:[0-9]|[12][0-9]|30)|virtio(?:[0-9]|1[0-5])|efidisk0|tpmstate0)$`)
 	linkLocal  = regexp.MustCompile(`^(fe80:[^%]+)%(.+)$`)
-	absPathRE  = regexp.MustCompile(`^/`)
+	absPathRE  = regexp.MustCompile(`^/[^;()]+`)
+	vgRE       = regexp.MustCompile(`^(?i)[a-z0-9][a-z0-9\-_.]*[a-z0-9]\n?$`)
+	dotsRE     = regexp.MustCompile(`/\.\.?(?:/|\n?$)`)
 	lxcDevRE   = regexp.MustCompile(`^/dev/.+$`)
 )
 
@@ -158,6 +159,10 @@ var checks = sync.OnceValue(func() map[string]check {
 		"pve-lxc-dev-string":   match(lxcDevRE, "% is not a valid device path"),
 		"storage-pair":         match(pairRE, "unable to parse storage pair '%'"),
 		"bridge-pair":          match(pairRE, "unable to parse bridge pair '%'"),
+		"IPorCIDR":             test(func(s string) bool { return isIP(s) || isCIDRv4(s) || isCIDRv6(s) }, "value does not look like a valid IP address or CIDR network"),
+		"pve-lxc-mp-string":    test(func(s string) bool { return !dotsRE.MatchString(s) }, "% contains illegal character sequences"),
+		"pve-storage-server":   test(func(s string) bool { return isIP(s) || dnsRE.MatchString(s) }, "value does not look like a valid server name or IP address"),
+		"pve-storage-vgname":   match(vgRE, "lvm name '%' contains illegal characters"),
 		"pve-storage-path":     match(absPathRE, "value does not look like a valid absolute path"),
 	}
 })
