@@ -1,0 +1,158 @@
+package pvesim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxBody is the largest body that PVE takes, uploads apart; maxUpload is the simulator's own limit for those.
+const (
+	maxBody   = 512 << 10
+	maxUpload = 256 << 20
+)
+
+// Upload is the file of a multipart upload.
+type Upload struct {
+	Name string
+	Data []byte
+}
+
+// readBody checks a body's type and length, and parses it.
+func readBody(c *call, upload bool) (Params, *Upload, *Error) {
+	ctype := strings.TrimSpace(c.header.Get("Content-Type"))
+	switch {
+	case c.method == http.MethodGet || c.method == http.MethodDelete:
+		if len(c.body) > 0 || c.tooLarge {
+			return nil, nil, bare(http.StatusNotImplemented, "Unexpected content for method '"+c.method+"'")
+		}
+		return Params{}, nil, nil
+	case c.tooLarge:
+		return nil, nil, bare(http.StatusNotImplemented, "for data too large")
+	}
+	media, args, err := mime.ParseMediaType(ctype)
+	switch {
+	case ctype == "" || media == "application/x-www-form-urlencoded":
+		return parseForm(string(c.body)), nil, nil
+	case media == "application/json":
+		p, perr := parseJSON(c.body)
+		return p, nil, perr
+	case media == "multipart/form-data" && upload && err == nil:
+		return parseMultipart(c.body, args["boundary"])
+	}
+	return nil, nil, bare(506, "upload 'Content-Type '"+ctype+"' not implemented")
+}
+
+// parseForm reads a query or form body as PVE's HTTP server does: "&" and ";" separate, a second "=" ends the value, a bad percent
+// sign stays, a key without "=" has no value at all (facts.md L, M).
+func parseForm(s string) Params {
+	p := Params{}
+	for _, pair := range strings.FieldsFunc(s, func(r rune) bool { return r == '&' || r == ';' }) {
+		f := strings.SplitN(pair, "=", 3)
+		var v any
+		if len(f) > 1 {
+			v = unescape(f[1])
+		}
+		k := unescape(f[0])
+		switch old := p[k].(type) {
+		case nil:
+			if p.Has(k) {
+				v = []any{nil, v}
+			}
+			p[k] = v
+		case []any:
+			p[k] = append(old, v)
+		default:
+			p[k] = []any{old, v}
+		}
+	}
+	return p
+}
+
+// unescape decodes percent signs and plus; what is not UTF-8 then is replaced, since it could not be answered in JSON.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '+':
+			b.WriteByte(' ')
+		case s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]):
+			b.WriteByte(hexValue(s[i+1])<<4 | hexValue(s[i+2]))
+			i += 2
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	if out := b.String(); utf8.ValidString(out) {
+		return out
+	}
+	return strings.ToValidUTF8(b.String(), "\uFFFD")
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func hexValue(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c <= 'F':
+		return c - 'A' + 10
+	}
+	return c - 'a' + 10
+}
+
+// parseJSON reads a JSON body; faults are answered with the words of Perl's parser, as text.
+func parseJSON(b []byte) (Params, *Error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		const at = " (before \"(end of string)\") at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 934.\n"
+		if len(bytes.TrimSpace(b)) == 0 {
+			return nil, badJSON("malformed JSON string, neither tag, array, object, number, string or atom, at character offset 0" + at)
+		}
+		return nil, badJSON(fmt.Sprintf(", or } expected while parsing object/hash, at character offset %d%s", len(b)+1, at))
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, badJSON("Not a HASH reference at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 978.\n")
+	}
+	return Params(m), nil
+}
+
+func badJSON(text string) *Error {
+	return &Error{Status: http.StatusInternalServerError, Message: strings.TrimRight(text, "\n"), Plain: &text}
+}
+
+func parseMultipart(b []byte, boundary string) (Params, *Upload, *Error) {
+	p := Params{}
+	var up *Upload
+	mr := multipart.NewReader(bytes.NewReader(b), boundary)
+	for {
+		part, err := mr.NextPart()
+		if err == io.EOF {
+			return p, up, nil
+		}
+		if err != nil {
+			return nil, nil, bare(http.StatusBadRequest, "upload failed")
+		}
+		data, err := io.ReadAll(part)
+		if err != nil {
+			return nil, nil, bare(http.StatusBadRequest, "upload failed")
+		}
+		if part.FileName() == "" {
+			p[part.FormName()] = strings.TrimRight(string(data), "\r\n")
+			continue
+		}
+		up = &Upload{Name: part.FileName(), Data: data}
+		p["filename"] = part.FileName()
+	}
+}

@@ -1,0 +1,217 @@
+package pvesim
+
+import (
+	"crypto/sha1" //nolint:gosec // PVE's digest is SHA-1
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The kinds of guest, as the API's paths name them.
+const (
+	kindQemu = "qemu"
+	kindLXC  = "lxc"
+)
+
+// Section is a section of a guest's config file: key → value exactly as the file holds it (a description with its line feeds as
+// they are, before the file's encoding). PVE writes the keys sorted, so there is no other order to keep.
+type Section map[string]string
+
+// Clone is a copy.
+func (s Section) Clone() Section {
+	c := make(Section, len(s))
+	for k, v := range s {
+		c[k] = v
+	}
+	return c
+}
+
+// Keys are the keys, sorted.
+func (s Section) Keys() []string { return sortedKeys(s) }
+
+// Guest is a VM or a container.
+type Guest struct {
+	VMID   int
+	Kind   string
+	Node   string
+	Config Section
+	// Raw are a container's lxc.* lines: they may repeat and keep their order.
+	Raw []string
+	// Pending are new values waiting for a restart; Delete the keys to go then, true when forced ("!key").
+	Pending   Section
+	Delete    map[string]bool
+	Snapshots []*Snapshot
+	// CloudInit is the state that the cloud-init drive was last written with, nil when never.
+	CloudInit Section
+
+	Running bool
+	// Suspended is a paused VM (qmpstatus paused).
+	Suspended bool
+	Started   time.Time
+	Created   time.Time
+	// Changed is when the config was written last: /cluster/resources shows an older one for a while.
+	Changed time.Time
+	PID     int
+	// RunningMachine is what the running VM was started with.
+	RunningMachine string
+}
+
+// Snapshot is a snapshot section.
+type Snapshot struct {
+	Name   string
+	Config Section
+	Raw    []string
+	// Parent is the name of the snapshot before, "" for the first.
+	Parent      string
+	Description string
+	Time        time.Time
+	// VMState is the volid of the saved memory.
+	VMState string
+	// State is "" or prepare, delete, rollback.
+	State string
+}
+
+func (g *Guest) complete() {
+	if g.Config == nil {
+		g.Config = Section{}
+	}
+	if g.Pending == nil {
+		g.Pending = Section{}
+	}
+	if g.Delete == nil {
+		g.Delete = map[string]bool{}
+	}
+}
+
+// newGuest enters a guest with an empty config.
+func (a *Actor) newGuest(kind string, vmid int) *Guest {
+	g := &Guest{VMID: vmid, Kind: kind, Node: a.Node, Created: time.Now(), Changed: time.Now()}
+	g.complete()
+	a.w.Guests[vmid] = g
+	return g
+}
+
+// removeGuest forgets a guest and what refers to it: pool membership, ACL entries, HA (facts.md I, M).
+func (a *Actor) removeGuest(g *Guest) {
+	delete(a.w.Guests, g.VMID)
+	for _, p := range a.w.Pools {
+		delete(p.VMs, g.VMID)
+	}
+	a.w.Access.removeACLPath(fmt.Sprintf("/vms/%d", g.VMID))
+}
+
+// guest finds a guest of one kind on one node, or dies as PVE does when the config file is not there: the text is the same for a
+// guest that lives on another node.
+func (w *World) guest(kind, node string, vmid int) (*Guest, error) {
+	g := w.Guests[vmid]
+	if g == nil || g.Kind != kind || g.Node != node {
+		return nil, die("Configuration file '%s' does not exist", configFile(kind, node, vmid))
+	}
+	return g, nil
+}
+
+func configFile(kind, node string, vmid int) string {
+	dir := "qemu-server"
+	if kind == kindLXC {
+		dir = "lxc"
+	}
+	return fmt.Sprintf("nodes/%s/%s/%d.conf", node, dir, vmid)
+}
+
+// guestsOf lists guests by id; kind and node "" are any.
+func (w *World) guestsOf(kind, node string) []*Guest {
+	var out []*Guest
+	for _, g := range w.Guests {
+		if (kind == "" || g.Kind == kind) && (node == "" || g.Node == node) {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Guest) int { return a.VMID - b.VMID })
+	return out
+}
+
+// poolOf is the pool a guest is in, "" for none.
+func (w *World) poolOf(vmid int) string {
+	for _, id := range sortedKeys(w.Pools) {
+		if w.Pools[id].VMs[vmid] {
+			return id
+		}
+	}
+	return ""
+}
+
+// Template says whether the guest is marked as one.
+func (g *Guest) Template() bool { t := g.Config["template"]; return t != "" && t != "0" }
+
+// checkLock is PVE::AbstractConfig::check_lock.
+func (g *Guest) checkLock() error {
+	l := g.Config["lock"]
+	switch {
+	case l == "":
+		return nil
+	case g.Kind == kindLXC:
+		return die("CT is locked (%s)", l)
+	}
+	return die("VM is locked (%s)", l)
+}
+
+// Digest is the SHA-1 of the config file, which clients hand back to detect changes by others.
+func (g *Guest) Digest() string {
+	h := sha1.New() //nolint:gosec // see above
+	put := func(name string, s Section, raw []string) {
+		fmt.Fprintf(h, "[%s]\n", name)
+		for _, k := range s.Keys() {
+			fmt.Fprintf(h, "%s: %s\n", k, s[k])
+		}
+		fmt.Fprintln(h, strings.Join(raw, "\n"))
+	}
+	put("", g.Config, g.Raw)
+	put("PENDING", g.Pending, nil)
+	for _, k := range sortedKeys(g.Delete) {
+		fmt.Fprintf(h, "delete %s %t\n", k, g.Delete[k])
+	}
+	for _, s := range g.Snapshots {
+		put(s.Name, s.Config, s.Raw)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// snapshot finds a snapshot by name.
+func (g *Guest) snapshot(name string) *Snapshot {
+	for _, s := range g.Snapshots {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// volids lists the volumes that a section refers to, by key.
+func (s Section) volids() map[string]string {
+	out := map[string]string{}
+	for k, v := range s {
+		if !isVolumeKey(k) {
+			continue
+		}
+		v, _, _ = strings.Cut(v, ",")
+		v = strings.TrimPrefix(strings.TrimPrefix(v, "file="), "volume=")
+		if _, _, ok := splitVolid(v); ok && !strings.HasPrefix(v, "/") {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// isVolumeKey says whether a config key holds a volume.
+func isVolumeKey(k string) bool {
+	base := strings.TrimRight(k, "0123456789")
+	switch base {
+	case "ide", "sata", "scsi", "virtio", "efidisk", "tpmstate", "unused", "mp":
+		return base != k
+	case "rootfs", "vmstate":
+		return base == k
+	}
+	return false
+}

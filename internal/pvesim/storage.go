@@ -1,0 +1,253 @@
+package pvesim
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The storage types that the simulator knows.
+const (
+	storageDir     = "dir"
+	storageLVMThin = "lvmthin"
+)
+
+// Content types of volumes.
+const (
+	contentImages  = "images"
+	contentRootdir = "rootdir"
+	contentISO     = "iso"
+	contentVztmpl  = "vztmpl"
+	contentImport  = "import"
+	contentBackup  = "backup"
+)
+
+// Storage is an entry of storage.cfg.
+type Storage struct {
+	ID   string
+	Type string
+	// Content is the enabled types; Nodes limits where it is defined ("" entries do not occur, none is everywhere).
+	Content []string
+	Nodes   []string
+	Shared  bool
+	// Disabled is the `disable` option.
+	Disabled bool
+	// Props are all other options of storage.cfg as set: path, vgname, thinpool, prune-backups…
+	Props map[string]string
+	// Total is the size in bytes that the storage shows.
+	Total int64
+}
+
+// Has says whether a content type is enabled.
+func (s *Storage) Has(content string) bool { return slices.Contains(s.Content, content) }
+
+// On says whether the storage is defined on a node.
+func (s *Storage) On(node string) bool { return len(s.Nodes) == 0 || slices.Contains(s.Nodes, node) }
+
+// Volume is something that a storage holds.
+type Volume struct {
+	// ID is the volid: storage:name.
+	ID string
+	// Node is "" on shared storages.
+	Node string
+	// Owner is the guest whose id the name carries, 0 for files.
+	Owner int
+	// Content is what the volume counts as; guests' volumes are images or rootdir.
+	Content string
+	// Format is raw, qcow2, vmdk, subvol; for files iso, tgz…
+	Format string
+	// Size is the virtual size in bytes, Used what it takes.
+	Size int64
+	Used int64
+	// Base is the volid of the base image of a linked clone.
+	Base string
+	// Snapshots are the names of snapshots the volume itself holds.
+	Snapshots []string
+	// Sums are the file's checksums by algorithm, as far as they are known (files only).
+	Sums    map[string]string
+	Created time.Time
+	// Notes and Protected are of backups and such.
+	Notes     string
+	Protected bool
+}
+
+// LedgerEntry is one thing that happened to a volume.
+type LedgerEntry struct {
+	Time time.Time
+	// Op is create, destroy, rename, resize.
+	Op    string
+	Node  string
+	Volid string
+	// New is the new volid of a rename.
+	New   string
+	Owner int
+	Size  int64
+	// Cause is "METHOD /path" of the request or the UPID of the task.
+	Cause string
+	Who   string
+}
+
+func volumeKey(node, volid string) string { return node + " " + volid }
+
+// storage finds a storage by id.
+func (w *World) storage(id string) (*Storage, error) {
+	for _, s := range w.Storages {
+		if s.ID == id {
+			return s, nil
+		}
+	}
+	return nil, die("storage '%s' does not exist", id)
+}
+
+// storageOn finds a storage that is enabled on a node, as storage_check_enabled does.
+func (w *World) storageOn(id, node string) (*Storage, error) {
+	s, err := w.storage(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.Disabled:
+		return nil, die("storage '%s' is disabled", id)
+	case !s.On(node):
+		return nil, die("storage '%s' is not available on node '%s'", id, node)
+	}
+	return s, nil
+}
+
+// volNode is the node part of a volume's key.
+func (s *Storage) volNode(node string) string {
+	if s.Shared {
+		return ""
+	}
+	return node
+}
+
+// splitVolid takes a volid apart.
+func splitVolid(volid string) (storage, name string, ok bool) {
+	storage, name, ok = strings.Cut(volid, ":")
+	return storage, name, ok && storage != "" && name != ""
+}
+
+// volume finds a volume as seen from a node; nil when there is none.
+func (w *World) volume(node, volid string) *Volume {
+	id, _, ok := splitVolid(volid)
+	if !ok {
+		return nil
+	}
+	s, err := w.storage(id)
+	if err != nil {
+		return nil
+	}
+	return w.Volumes[volumeKey(s.volNode(node), volid)]
+}
+
+// volumesOf lists a storage's volumes as seen from a node, by volid.
+func (w *World) volumesOf(s *Storage, node string) []*Volume {
+	var out []*Volume
+	for _, v := range w.Volumes {
+		if id, _, _ := splitVolid(v.ID); id == s.ID && v.Node == s.volNode(node) {
+			out = append(out, v)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Volume) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// used is the bytes that a storage's volumes take.
+func (w *World) used(s *Storage, node string) int64 {
+	var n int64
+	for _, v := range w.volumesOf(s, node) {
+		n += v.Used
+	}
+	return n
+}
+
+// createVolume enters a volume; one of that name must not exist.
+func (a *Actor) createVolume(s *Storage, v Volume) (*Volume, error) {
+	v.Node = s.volNode(a.Node)
+	key := volumeKey(v.Node, v.ID)
+	if a.w.Volumes[key] != nil {
+		return nil, die("volume '%s' already exists", v.ID)
+	}
+	v.Created = time.Now()
+	a.w.Volumes[key] = &v
+	a.record("create", &v, "")
+	return &v, nil
+}
+
+// destroyVolume frees a volume.
+func (a *Actor) destroyVolume(v *Volume) {
+	delete(a.w.Volumes, volumeKey(v.Node, v.ID))
+	a.record("destroy", v, "")
+}
+
+// renameVolume gives a volume another volid on its storage, and keeps what is based on it.
+func (a *Actor) renameVolume(v *Volume, to string) error {
+	key := volumeKey(v.Node, to)
+	if a.w.Volumes[key] != nil {
+		return die("volume '%s' already exists", to)
+	}
+	a.record("rename", v, to)
+	for _, c := range a.w.Volumes {
+		if c.Base == v.ID && c.Node == v.Node {
+			c.Base = to
+		}
+	}
+	delete(a.w.Volumes, volumeKey(v.Node, v.ID))
+	v.ID = to
+	a.w.Volumes[key] = v
+	return nil
+}
+
+// resizeVolume sets a volume's virtual size.
+func (a *Actor) resizeVolume(v *Volume, size int64) {
+	v.Size = size
+	a.record("resize", v, "")
+}
+
+func (a *Actor) record(op string, v *Volume, to string) {
+	a.w.Ledger = append(a.w.Ledger, LedgerEntry{
+		Time: time.Now(), Op: op, Node: v.Node, Volid: v.ID, New: to, Owner: v.Owner, Size: v.Size, Cause: a.Cause, Who: a.Who.AuthID(),
+	})
+}
+
+// clonesOf lists the volumes based on v.
+func (w *World) clonesOf(v *Volume) []*Volume {
+	var out []*Volume
+	for _, c := range w.Volumes {
+		if c.Base == v.ID && c.Node == v.Node {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Volume) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Path is the file or device behind a volume.
+func (s *Storage) Path(volid string) string {
+	_, name, _ := splitVolid(volid)
+	if s.Type == storageLVMThin {
+		return fmt.Sprintf("/dev/%s/%s", s.Props["vgname"], name)
+	}
+	dir, rest, _ := strings.Cut(name, "/")
+	root := s.Props["path"]
+	switch dir {
+	case contentISO:
+		return path.Join(root, "template/iso", rest)
+	case contentVztmpl:
+		return path.Join(root, "template/cache", rest)
+	case contentImport:
+		return path.Join(root, "import", rest)
+	case contentBackup:
+		return path.Join(root, "dump", rest)
+	}
+	if i := strings.LastIndexByte(name, '/'); i > 0 { // of a linked clone, the part after its base
+		own := name[:i]
+		if j := strings.LastIndexByte(own, '/'); j >= 0 {
+			own = own[j+1:]
+		}
+		return path.Join(root, "images", own, name[i+1:])
+	}
+	return path.Join(root, name)
+}
