@@ -1,0 +1,336 @@
+package pve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/proxops/proxops/internal/wire"
+)
+
+const (
+	pollFirst   = 200 * time.Millisecond
+	pollMax     = 2 * time.Second
+	tailLines   = 12
+	lostTask    = time.Minute // how long a task's node may be out of reach before we give up following
+	foundWithin = 3           // looks for the task of a write without an answer
+)
+
+// taskSet remembers the tasks that this client follows or has followed.
+type taskSet struct {
+	mu sync.Mutex
+	m  map[UPID]time.Time
+}
+
+func (s *taskSet) add(u UPID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m == nil {
+		s.m = map[UPID]time.Time{}
+	}
+	for k, t := range s.m {
+		if time.Since(t) > 2*time.Hour {
+			delete(s.m, k)
+		}
+	}
+	s.m[u] = time.Now()
+}
+
+func (s *taskSet) has(u UPID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.m[u]
+	return ok
+}
+
+type hookKey struct{}
+
+// WithTaskHook makes f hear of the tasks of calls made with the context, next
+// to Config.OnTask. f must not block.
+func WithTaskHook(ctx context.Context, f func(TaskEvent)) context.Context {
+	return context.WithValue(ctx, hookKey{}, f)
+}
+
+func (c *core) hook(ctx context.Context) func(TaskEvent) {
+	f, _ := ctx.Value(hookKey{}).(func(TaskEvent))
+	switch {
+	case f == nil:
+		return c.onTask
+	case c.onTask == nil:
+		return f
+	}
+	return func(e TaskEvent) { c.onTask(e); f(e) }
+}
+
+// write sends a write and follows its task. Lock timeouts that PVE reports
+// before doing any work are repeated a few times; with a digest, the storage's
+// as well, since PVE would notice a half-applied first try.
+func (c *Client) write(ctx context.Context, w write) (TaskResult, error) {
+	scrub := newScrubber(w.params, c.core.auth.creds)
+	for try := 1; ; try++ {
+		res, err := c.writeOnce(ctx, w, scrub)
+		res.Tail, res.Warnings = scrub.lines(res.Tail), scrub.lines(res.Warnings)
+		if err == nil {
+			return res, nil
+		}
+		scrub.err(err)
+		e, ok := As(err)
+		if !ok || e.Kind != KindBusy || try == busyTries || !(guestLockFile(e.Message) || w.guarded && e.UPID == "" && strings.Contains(e.Message, "lock")) || locked.MatchString(e.Message) {
+			return res, err
+		}
+		pause := time.Duration(1<<try)*500*time.Millisecond + rand.N(500*time.Millisecond)
+		c.core.log.Debug("busy, trying again", "cluster", c.core.name, "path", w.path, "in", pause)
+		select {
+		case <-ctx.Done():
+			return res, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Client) writeOnce(ctx context.Context, w write, scrub scrubber) (TaskResult, error) {
+	start := time.Now()
+	var upid UPID
+	out := any(&upid)
+	if w.synchronous {
+		out = nil
+	}
+	_, err := c.core.do(ctx, w.request(), out)
+	switch {
+	case Is(err, KindUnknownOutcome) && w.task != "" && w.vmid != 0:
+		t, found := c.recover(ctx, w, start)
+		if !found {
+			return TaskResult{}, err
+		}
+		upid = t.UPID
+	case err != nil:
+		return TaskResult{}, err
+	}
+	if upid == "" {
+		return TaskResult{Exit: "OK", Duration: time.Since(start)}, nil
+	}
+	return c.follow(ctx, w, upid, scrub)
+}
+
+// recover looks for the task of a write whose answer was lost. A task that is
+// found is ours: of the right type, on that guest, by this caller, started
+// since, and not followed yet.
+func (c *Client) recover(ctx context.Context, w write, since time.Time) (Task, bool) {
+	for i := range foundWithin {
+		select {
+		case <-ctx.Done():
+			return Task{}, false
+		case <-time.After(500 * time.Millisecond << i):
+		}
+		if t, ok, err := c.FindTask(ctx, w.node, w.vmid, w.task, since); err == nil && ok {
+			c.core.log.Info("found the task of a write whose answer was lost", "cluster", c.core.name, "task", t.UPID)
+			return t, true
+		}
+	}
+	return Task{}, false
+}
+
+// Follow waits for a task's end, as the writing calls do.
+func (c *Client) Follow(ctx context.Context, u UPID) (TaskResult, error) {
+	return c.follow(ctx, write{method: "TASK", path: u.Type() + " " + u.ID(), node: u.Node()}, u, scrubber{})
+}
+
+func (c *Client) follow(ctx context.Context, w write, u UPID, scrub scrubber) (TaskResult, error) {
+	if !u.Valid() {
+		return TaskResult{}, c.core.fail(w.request(), KindUnknownOutcome, "PVE's answer is no task id", unknownHint)
+	}
+	c.core.followed.add(u)
+	f := follower{c: c, w: w, upid: u, start: time.Now(), hook: c.core.hook(ctx), scrub: scrub}
+	return f.run(ctx)
+}
+
+// follower polls one task.
+type follower struct {
+	c     *Client
+	w     write
+	upid  UPID
+	start time.Time
+	hook  func(TaskEvent)
+	scrub scrubber
+	lines int       // log lines shown so far
+	lost  time.Time // since when the status cannot be read
+}
+
+func (f *follower) run(ctx context.Context) (TaskResult, error) {
+	deadline := time.NewTimer(f.c.core.taskTimeout)
+	defer deadline.Stop()
+	f.tell(ctx, false, "")
+	for wait := pollFirst; ; wait = min(wait*3/2, pollMax) {
+		t, err := f.c.TaskStatus(ctx, f.upid)
+		switch {
+		case err == nil && !t.Running:
+			return f.ended(ctx, t.Exit)
+		case err == nil:
+			f.lost = time.Time{}
+			f.tell(ctx, false, "")
+		case ctx.Err() == nil && f.giveUp(err):
+			return f.result(""), f.fail(KindUnknownOutcome, "the task cannot be followed any more: "+err.Error(), unknownHint)
+		}
+		select {
+		case <-ctx.Done():
+			e := f.fail(KindCanceled, "stopped waiting; the task goes on in PVE", "")
+			e.cause = context.Cause(ctx)
+			return f.result(""), e
+		case <-deadline.C:
+			return f.result(""), f.fail(KindTaskTimeout, fmt.Sprintf("the task still runs after %s and goes on in PVE", f.c.core.taskTimeout), "raise reconcile.task-timeout if it needs that long")
+		case <-time.After(wait):
+		}
+	}
+}
+
+// giveUp tells whether a failed status read is final: refusals are, network
+// trouble after a while.
+func (f *follower) giveUp(err error) bool {
+	if !Is(err, KindUnreachable, KindUnavailable) {
+		return true
+	}
+	if f.lost.IsZero() {
+		f.lost = time.Now()
+	}
+	return time.Since(f.lost) > lostTask
+}
+
+func (f *follower) tell(ctx context.Context, ended bool, exit string) {
+	if f.hook == nil {
+		return
+	}
+	lines, _, err := f.c.taskLog(ctx, f.upid, f.lines, 200)
+	if err == nil {
+		f.lines += len(lines)
+	}
+	f.hook(TaskEvent{UPID: f.upid, Elapsed: time.Since(f.start), Lines: f.scrub.lines(lines), Ended: ended, Exit: f.scrub.text(exit)})
+}
+
+func (f *follower) result(exit string) TaskResult {
+	return TaskResult{UPID: f.upid, Exit: f.scrub.text(exit), Duration: time.Since(f.start)}
+}
+
+func (f *follower) fail(k Kind, msg, hint string) *Error {
+	return &Error{Kind: k, Cluster: f.c.core.name, Method: f.w.method, Path: f.w.path, Node: f.w.node, Message: msg, Hint: hint, UPID: f.upid}
+}
+
+// ended reads the log of what did not end with OK.
+func (f *follower) ended(ctx context.Context, exit string) (TaskResult, error) {
+	res := f.result(exit)
+	f.tell(ctx, true, exit)
+	if exit == "OK" {
+		return res, nil
+	}
+	tail, err := f.c.TaskTail(ctx, f.upid, tailLines)
+	if err == nil {
+		res.Tail = tail
+	}
+	if strings.HasPrefix(exit, "WARNINGS") {
+		for _, l := range tail {
+			if u := strings.ToUpper(l); strings.HasPrefix(u, "WARN") {
+				res.Warnings = append(res.Warnings, l)
+			}
+		}
+		if len(res.Warnings) == 0 {
+			res.Warnings = tail
+		}
+		return res, nil
+	}
+	kind, hint := classifyText(exit)
+	switch kind {
+	case KindRefused, KindUnknownOutcome:
+		kind = KindTaskFailed
+	}
+	if exit == "" {
+		exit = "no exit status"
+	}
+	e := f.fail(kind, "the task "+f.upid.Type()+" failed: "+exit, hint)
+	e.Tail = slices.Clone(res.Tail)
+	if kind == KindForbidden {
+		f.c.core.forbidden(e)
+	}
+	return res, e
+}
+
+// templateCT marks a container. PVE answers null and names no task, so the
+// task is looked for and the config has the last word.
+func (n *Node) templateCT(ctx context.Context, w write) (TaskResult, error) {
+	start := time.Now()
+	w.synchronous = true
+	if res, err := n.client.write(ctx, w); err != nil {
+		return res, err
+	}
+	wait := pollFirst
+	for time.Since(start) < n.core.taskTimeout {
+		t, ok, err := n.FindTask(ctx, n.name, w.vmid, w.task, start)
+		if err == nil && ok {
+			return n.client.follow(ctx, w, t.UPID, scrubber{})
+		}
+		var cfg row
+		if err := n.Get(ctx, n.guest(LXC, w.vmid, "config"), nil, &cfg); err == nil && cfg.yes("template") {
+			return TaskResult{Exit: "OK", Duration: time.Since(start)}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return TaskResult{}, n.core.canceled(request{method: w.method, path: w.path}, context.Cause(ctx))
+		case <-time.After(wait):
+		}
+		wait = min(wait*3/2, pollMax)
+	}
+	return TaskResult{}, n.core.fail(w.request(), KindTaskTimeout, "the container is still no template", "look at its tasks in PVE")
+}
+
+// scrubber removes secret values from texts of PVE, which may repeat what was
+// sent.
+type scrubber struct{ old []string }
+
+func newScrubber(p wire.Params, c Credentials) scrubber {
+	var s scrubber
+	add := func(v string) {
+		if len(v) > 2 {
+			s.old = append(s.old, v)
+		}
+	}
+	for _, x := range p {
+		if x.Value.IsSecret() {
+			add(x.Value.Reveal())
+		}
+	}
+	add(c.TokenSecret.Reveal())
+	add(c.Password.Reveal())
+	return s
+}
+
+func (s scrubber) text(t string) string {
+	for _, v := range s.old {
+		t = strings.ReplaceAll(t, v, "(redacted)")
+	}
+	return t
+}
+
+func (s scrubber) lines(in []string) []string {
+	out := make([]string, 0, len(in))
+	for _, l := range in {
+		out = append(out, s.text(l))
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (s scrubber) err(err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		return
+	}
+	e.Message, e.Reason, e.Tail = s.text(e.Message), s.text(e.Reason), s.lines(e.Tail)
+	for k, v := range e.Params {
+		e.Params[k] = s.text(v)
+	}
+}
