@@ -73,6 +73,9 @@ type Codec[V any] struct {
 	// Merge, when set, computes the new text from the live one (sets that own
 	// only some members, such as cpu flags); nil means Write(want).
 	Merge func(want V, live string, env Env) string
+	// Clear, when set, is what null leaves of the live text ("" removes it);
+	// nil removes all of it.
+	Clear func(live string) string
 }
 
 // Env is what a comparison must know beside the value.
@@ -144,18 +147,21 @@ type Row struct {
 
 	load  func(n *yamldoc.Node) error
 	state func() State
-	want  func(live string, has bool, env Env) (text string, keep bool) // the token's new text
-	equal func(live string, has bool, env Env) bool
+	want  func(live string, env Env) string // the text of a set value, made from the live text
+	equal func(live string, env Env) bool   // a set value against a live text
+	clear func(live string) string          // what null leaves of the live text
 	read  func(text string) error
 	print func() *yamldoc.Node
+	wire  func(n *yamldoc.Node) (string, error) // manifest to wire without touching the spec
 }
 
-// Node is a part of a spec's shape: *Row, *Block or *List.
+// Node is a part of a spec's shape: *Row, *Block, *List or *Map.
 type Node interface{ fieldNode() }
 
 func (*Row) fieldNode()   {}
 func (*Block) fieldNode() {}
 func (*List) fieldNode()  {}
+func (*Map) fieldNode()   {}
 
 // Block is a mapping of a manifest.
 type Block struct {
@@ -177,6 +183,17 @@ type List struct {
 	Len      func() int
 	Resize   func(n int) // makes it present with n empty elements
 	Elem     func(i int) *Block
+}
+
+// Map is a mapping with free keys, such as extra.
+type Map struct {
+	Name    string
+	Doc     string
+	Present func() bool
+	Alloc   func(keys []string)    // makes it present with these keys
+	Keys    func() []string        // in a stable order
+	Entry   func(key string) *Row  // the row of one key; its name is the key
+	Check   func(key string) error // nil or why the key may not stand here
 }
 
 // VolumeKind says how a slot's volume is treated.
