@@ -62,8 +62,9 @@ func (f *Format) scan(text string) (props Props, fault string) {
 			continue
 		}
 		k, v, hasKey := strings.Cut(part, "=")
+		v = strings.TrimSuffix(v, "\n") // PVE's pattern drops one, and matches no other
 		switch {
-		case hasKey && k != "" && v != "" && v[0] != '\n':
+		case hasKey && k != "" && v != "" && !strings.Contains(v, "\n"):
 			if _, dup := props[k]; dup {
 				return nil, "duplicate key in comma-separated list property: " + k + "\n"
 			}

@@ -1,7 +1,10 @@
 package schema_test
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +37,14 @@ func TestCases(t *testing.T) {
 			"net0": "invalid format - format error\nnet0.foo: " + unknown + "\nnet0.tag: value must have a maximum value of 4094\n"}},
 		{"PUT", vm + "/100/config", "net0=virtio,bridge=vmbr0,firewall=1", map[string]string{
 			"net0": "invalid format - duplicate key in comma-separated list property: model\n"}},
+		{"PUT", vm + "/100/config", "net0=virtio%2Ctag%3D1%2Ctag%3D2&net1=virtio%2Ce1000%3DBC:24:11:00:00:01&net2=virtio%2Ctag%3D1%0A2", map[string]string{
+			"net0": "invalid format - duplicate key in comma-separated list property: tag\n",
+			"net1": "invalid format - key alias 'model' is already defined\n",
+			"net2": "invalid format - missing key in comma-separated list property\n"}},
+		{"PUT", vm + "/100/config", "ipconfig0=ip%3D10.0.0.0/8&ipconfig1=ip%3D10.0.0.0/7", map[string]string{
+			"ipconfig1": "invalid format - format error\nipconfig1.ip: invalid format - value does not look like a valid ipv4 network configuration\n\n"}},
+		{"PUT", vm + "/100/config", "parallel0=/dev/parport0x&serial0=/dev/ttyS0&serial1=foo&bootdisk=scsi99", map[string]string{
+			"serial1": "value does not match the regex pattern", "bootdisk": "invalid format - invalid boot disk 'scsi99'\n"}},
 		{"PUT", vm + "/100/config", "ipconfig0=gw%3D192.0.2.1", map[string]string{
 			"ipconfig0": "invalid format - format error\nipconfig0.ip: missing property required by 'ipconfig0.gw'\n"}},
 		{"PUT", vm + "/100/config", "boot=order%3Da,b", map[string]string{
@@ -90,6 +101,27 @@ func TestCheckReturnsWhatWasSent(t *testing.T) {
 	for _, bad := range []any{map[string]any{"a": 1}, []any{"x"}, true} {
 		if _, errs := m.Check(vars, map[string]any{"name": bad}); errs["name"] == "" {
 			t.Errorf("name accepts %T", bad)
+		}
+	}
+}
+
+func TestDecodeForm(t *testing.T) {
+	for form, want := range map[string]string{
+		"":                            "map[]",
+		"cores=1;memory=600":          "map[cores:1 memory:600]",
+		"a=b=c":                       "map[a:b]",
+		"%63ores=1":                   "map[cores:1]",
+		"d=a+b%20c%2Bd%zz100%25%":     "map[d:a b c+d%zz100%%]",
+		"d=a%FFb%C3%28":               "map[d:a\uFFFDb\uFFFD(]",
+		"d=gr\u00fcn%20%C3%BC":        "map[d:gr\u00fcn \u00fc]",
+		"onboot":                      "map[onboot:<nil>]",
+		"onboot=":                     "map[onboot:]",
+		"a=1&a=2&a=3":                 "map[a:[1 2 3]]",
+		"a=1&a":                       "map[a:1]",
+		"description=l1%0Al2%0D%0Al3": "map[description:l1\nl2\r\nl3]",
+	} {
+		if got := fmt.Sprint(schema.DecodeForm(form)); got != want {
+			t.Errorf("%q decodes to %q, want %q", form, got, want)
 		}
 	}
 }
@@ -154,6 +186,34 @@ func TestEveryMethod(t *testing.T) {
 				wholeFormat(t, name+" "+p.Name, p.Format)
 			}
 		}
+	}
+}
+
+// TestUncheckedFormats pins the named formats whose values pass unchecked: none
+// of them is on a guest's, a pool's or a download's way.
+func TestUncheckedFormats(t *testing.T) {
+	unchecked := map[string]bool{}
+	note := func(keys []*schema.Param) {
+		for _, p := range keys {
+			if p.FormatName != "" && !schema.Known(p.FormatName) {
+				unchecked[p.FormatName] = true
+			}
+		}
+	}
+	for _, m := range schema.Methods() {
+		note(m.Keys())
+		for _, p := range m.Keys() {
+			if p.Format != nil {
+				note(p.Format.Keys())
+			}
+		}
+	}
+	want := "IPorCIDRorAlias ipv4mask ldap-simple-attr ldap-simple-attr-list proxmox-remote pve-dir-override-list" +
+		" pve-fw-addr-spec pve-fw-dport-spec pve-fw-icmp-type-spec pve-fw-protocol-spec pve-fw-sport-spec pve-node-location" +
+		" pve-storage-options pve-storage-portal-dns pve-storage-portal-dns-list pve-storage-zfs-blocksize" +
+		" pve-tfa-config pve-vlan-id-or-range-list realm-sync-options"
+	if got := strings.Join(slices.Sorted(maps.Keys(unchecked)), " "); got != want {
+		t.Errorf("unchecked are\n%s, want\n%s", got, want)
 	}
 }
 
