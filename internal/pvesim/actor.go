@@ -34,7 +34,7 @@ func (i Identity) RootTicket() bool { return i.User == "root@pam" && i.Token == 
 // up again after them.
 type Actor struct {
 	w *World
-	// Ctx ends when the client goes away or the task is stopped.
+	// Ctx ends when the task is stopped or the world ends; a client that goes away does not end its request.
 	Ctx context.Context
 	// Who is the caller.
 	Who Identity

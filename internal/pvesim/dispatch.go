@@ -154,11 +154,7 @@ func (w *World) call(a *Actor, c *call, apiPath string, segments []string, query
 		return nil, perr
 	}
 	m, vars, ok := schema.Find(c.method, apiPath)
-	handle := handler(nil)
-	if ok {
-		handle = w.handlers[m.HTTP+" "+m.Path]
-	}
-	if handle == nil {
+	if !ok {
 		return nil, noMethod(c.method, apiPath)
 	}
 	if who.Token != "" && !m.AllowTok {
@@ -182,6 +178,10 @@ func (w *World) call(a *Actor, c *call, apiPath string, segments []string, query
 	}
 	if params, perr = checkParams(m, vars, params); perr != nil {
 		return nil, perr
+	}
+	handle := w.handlers[m.HTTP+" "+m.Path]
+	if handle == nil { // PVE has it, a simulated node does not
+		return nil, noMethod(c.method, apiPath)
 	}
 	r := &Request{Actor: a, Method: c.method, Path: apiPath, M: m, Vars: vars, P: params, VMID: Params{"vmid": vars["vmid"]}.Int("vmid", 0), Upload: upload}
 	data, err := handle(w, r)

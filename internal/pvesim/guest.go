@@ -93,7 +93,7 @@ func (a *Actor) newGuest(kind string, vmid int) *Guest {
 	return g
 }
 
-// removeGuest forgets a guest and what refers to it: pool membership, ACL entries, HA (facts.md I, M).
+// removeGuest forgets a guest and what refers to it: pool membership and ACL entries (facts.md I, M).
 func (a *Actor) removeGuest(g *Guest) {
 	delete(a.w.Guests, g.VMID)
 	for _, p := range a.w.Pools {

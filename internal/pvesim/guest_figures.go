@@ -104,19 +104,15 @@ func (g *Guest) apiConfig(s Section, m *schema.Method) map[string]any {
 	return out
 }
 
-// apiValue types a config value by the schema of the method that writes it.
+// apiValue types a config value by the schema of the method that writes it: integers and booleans are JSON numbers, all else text,
+// fractions such as cpulimit included (qc-050).
 func apiValue(key, v string, m *schema.Method) any {
 	p, ok := m.Key(key)
 	if !ok {
 		return v
 	}
-	switch p.Type {
-	case schema.Integer, schema.Boolean:
+	if p.Type == schema.Integer || p.Type == schema.Boolean {
 		if n, err := strconv.ParseInt(v, 10, 64); err == nil {
-			return n
-		}
-	case schema.Number:
-		if n, err := strconv.ParseFloat(v, 64); err == nil {
 			return n
 		}
 	}

@@ -17,9 +17,17 @@ func (w *World) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	res := w.answer(req.Context(), c)
-	if err := req.Context().Err(); err != nil {
-		return nil, err
+	ch := make(chan *response, 1)
+	w.workers.Add(1)
+	go func() { // goes on when the client gives up, as PVE does
+		defer w.workers.Done()
+		ch <- w.answer(w.ctx, c)
+	}()
+	var res *response
+	select {
+	case res = <-ch:
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
 	}
 	if res.cut {
 		return nil, errors.New("read: connection reset by peer")

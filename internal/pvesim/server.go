@@ -38,6 +38,8 @@ type Server struct {
 	Certificate *x509.Certificate
 
 	w      *World
+	ctx    context.Context
+	stop   context.CancelFunc
 	ln     net.Listener
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
@@ -60,6 +62,7 @@ func (w *World) Serve(address string) (*Server, error) {
 	s := &Server{
 		URL: "https://" + ln.Addr().String(), Fingerprint: strings.ReplaceAll(hex, " ", ":"), Certificate: cert.Leaf, w: w, conns: map[net.Conn]bool{},
 	}
+	s.ctx, s.stop = context.WithCancel(w.ctx)
 	s.ln = tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	w.mu.Lock()
 	w.fingerprint = s.Fingerprint
@@ -71,6 +74,7 @@ func (w *World) Serve(address string) (*Server, error) {
 
 // Close stops listening, cuts all connections and waits for their handlers. The world's workers go on: World.Stop ends them.
 func (s *Server) Close() error {
+	s.stop()
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.conns {
@@ -106,9 +110,7 @@ func (s *Server) accept() {
 }
 
 func (s *Server) conn(c net.Conn) {
-	ctx, cancel := context.WithCancel(s.w.ctx)
 	defer func() {
-		cancel()
 		c.Close()
 		s.mu.Lock()
 		delete(s.conns, c)
@@ -137,7 +139,7 @@ func (s *Server) conn(c net.Conn) {
 			}
 		}
 		call := readCall(req)
-		res := s.w.answer(ctx, call)
+		res := s.w.answer(s.ctx, call) // goes on when the client goes away, as PVE does
 		keep := res.status == http.StatusOK && !req.Close && n < requestsPerConn && req.ProtoAtLeast(1, 1)
 		if !writeResponse(c, res, keep, req.Method == http.MethodHead) || !keep {
 			lingering(c, req.Body)
