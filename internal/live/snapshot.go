@@ -1,7 +1,14 @@
 // Package live reads one cluster, read-only, into a Snapshot.
+//
+// A snapshot keeps four things apart that look alike on the wire: a guest that
+// is absent, one that the token cannot see, one whose node does not answer,
+// and one that something else works on. Only the first may be created.
 package live
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/proxops/proxops/internal/field"
 )
 
@@ -14,11 +21,14 @@ type Snapshot struct {
 	Guests   map[int]*Guest  // by vmid, cluster-wide, wherever it lives
 	Contents map[Store]Content
 	Options  Options
-	// Complete is false when a listing or a node could not be read: absence is
-	// not believed, nothing is pruned, nothing is created.
+	// Complete is false when a listing, an allowed node or a guest's config
+	// could not be read: nothing is pruned then. What is affected itself is
+	// unknown; a create elsewhere goes on, since the list of guests is
+	// cluster-wide and nextid confirms it (facts I, K).
 	Complete bool
 	Problems []string // what could not be read and why, sorted
-	// Free answers /cluster/nextid?vmid=N for the ids that a create would use.
+	// Free answers /cluster/nextid?vmid=N for the wanted ids that the listing
+	// does not show; an id that could not be asked for is not in it.
 	Free map[int]bool
 	// Perms are the token's effective privileges by path; nil = not read.
 	Perms map[string]map[string]bool
@@ -26,8 +36,15 @@ type Snapshot struct {
 	// root@pam logged in with a password.
 	Identity   string
 	RootTicket bool
-	Inventory  map[string]*Inventory // by node; nil = not read
-	Calls      int64                 // GETs that this snapshot took
+	// Storages are the storages of the cluster-wide listing, as far as the
+	// token may audit them.
+	Storages  map[Store]Storage
+	Inventory map[string]*Inventory // by node; nil = not read, see Survey
+	// PCI are the nodes of each PCI mapping; nil = not read.
+	PCI map[string][]string
+	// Pools are the pools that the token sees; nil = not read.
+	Pools map[string]bool
+	Calls int64 // GETs that this snapshot took
 }
 
 // Node is one cluster member.
@@ -62,6 +79,18 @@ type Guest struct {
 	Raw map[string]string
 	// Snapshots counts the guest's snapshots, when known (-1 = not read).
 	Snapshots int
+	// Linked are the vmids of the linked clones of a template that may be
+	// pruned. They are known on storages that keep volumes as files;
+	// LinkedUnknown names the storages where PVE does not tell (facts E).
+	Linked        []int
+	LinkedUnknown []string
+}
+
+// Tagged reports whether the guest carries tag. Letter case does not count:
+// PVE folds it by default, and a capital must not turn a guest of ours into a
+// stranger.
+func (g *Guest) Tagged(tag string) bool {
+	return slices.ContainsFunc(g.Tags, func(t string) bool { return strings.EqualFold(t, tag) })
 }
 
 // Store names one storage on one node.
@@ -79,12 +108,13 @@ type Options struct {
 	TagsConfigOrder   bool
 	UserTagAccess     string // free, list, existing or none; "" = free
 	RegisteredTags    []string
+	AllowedTags       []string // what this token may set without Sys.Modify on /
 }
 
 // Inventory is what one node offers, for preflight.
 type Inventory struct {
 	Storages map[string]Storage
-	Bridges  map[string]bool
+	Bridges  map[string]bool // nil = could not be read
 	Err      string
 }
 
@@ -94,4 +124,10 @@ type Storage struct {
 	Content map[string]bool
 	Active  bool
 	Shared  bool
+}
+
+// FileBased reports whether the storage keeps volumes as files, so that a
+// linked clone's name holds its template's (facts E).
+func (s Storage) FileBased() bool {
+	return slices.Contains([]string{"dir", "nfs", "cifs", "cephfs", "glusterfs"}, s.Type)
 }

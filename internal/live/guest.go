@@ -1,0 +1,208 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/pve"
+)
+
+// ReadGuest reads one guest's config and power state anew: what apply and the
+// write after a clone start from.
+func ReadGuest(ctx context.Context, r *pve.Reader, node, guestType string, vmid int) (*Guest, error) {
+	cfg, err := r.Pending(ctx, node, pve.GuestType(guestType), vmid)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guest{Guest: field.Guest{Exists: true, LXC: guestType == "lxc", Config: map[string]field.Entry{}},
+		VMID: vmid, Node: node, Type: guestType, Snapshots: -1}
+	g.take(cfg)
+	st, err := r.GuestStatus(ctx, node, pve.GuestType(guestType), vmid)
+	if err != nil {
+		return nil, err
+	}
+	g.Status, g.Running = st.Status, st.Status == "running"
+	if g.Lock == "" {
+		g.Lock = st.Lock
+	}
+	return g, nil
+}
+
+// guest reads one guest of the listing.
+func (x *reading) guest(g *Guest, declared, wantRunning bool) {
+	cfg, err := x.r.Pending(x.ctx, g.Node, pve.GuestType(g.Type), g.VMID)
+	if err != nil {
+		g.Unknown = whyUnread(g, err)
+		x.problem("guest %d: %s", g.VMID, g.Unknown)
+		return
+	}
+	g.take(cfg)
+	if g.Pool != "" {
+		g.Config["pool"] = field.Entry{Value: &g.Pool}
+	}
+	g.Env.TagsCaseSensitive = x.snap.Options.TagsCaseSensitive
+	x.power(g, declared, wantRunning)
+	x.busy(g)
+}
+
+func whyUnread(g *Guest, err error) string {
+	if pve.Is(err, pve.KindNotFound) {
+		return fmt.Sprintf("it was on %s in the cluster's list, but has no config there: it moves or was just removed", g.Node)
+	}
+	return fmt.Sprintf("its config could not be read: %v", err)
+}
+
+// take fills the guest from its config.
+func (g *Guest) take(cfg pve.GuestConfig) {
+	g.Read, g.Digest, g.Raw = true, cfg.Digest, map[string]string{}
+	for _, e := range cfg.Entries {
+		if e.Raw != nil {
+			g.Raw[e.Key] = string(e.Raw)
+			continue
+		}
+		g.Config[e.Key] = field.Entry{Value: e.Value, Pending: e.Pending, Delete: e.Delete != 0}
+	}
+	name := "name"
+	if g.LXC {
+		name = "hostname"
+	}
+	g.Name, _ = g.Get(name)
+	tags, _ := g.Get("tags")
+	g.Tags = splitTags(tags)
+	t, _ := g.Get("template")
+	g.Template = t == "1"
+	if lock, ok := g.Get("lock"); ok {
+		g.Lock = lock
+	}
+	g.Identity = Identity(&g.Guest)
+}
+
+// power settles whether the guest runs. The listing lags up to ten seconds, so
+// a state that calls for an action is asked for again, as is "unknown", which
+// a fresh clone shows (facts I).
+func (x *reading) power(g *Guest, declared, wantRunning bool) {
+	if g.Status != "unknown" && (!declared || g.Running == wantRunning || g.Template) {
+		return
+	}
+	st, err := x.r.GuestStatus(x.ctx, g.Node, pve.GuestType(g.Type), g.VMID)
+	if err != nil {
+		g.Unknown = fmt.Sprintf("whether it runs could not be read: %v", err)
+		x.problem("guest %d: %s", g.VMID, g.Unknown)
+		return
+	}
+	g.Status, g.Running = st.Status, st.Status == "running"
+}
+
+// busy says what else works on the guest. A lock without a task is stale or
+// belongs to somebody whose tasks we may not see.
+func (x *reading) busy(g *Guest) {
+	x.mu.Lock()
+	t, running := x.tasks[g.VMID]
+	x.mu.Unlock()
+	switch {
+	case running:
+		g.Busy = fmt.Sprintf("task %s of %s is running", t.Type, t.User)
+		if g.Lock != "" {
+			g.Busy = fmt.Sprintf("locked (%s): %s", g.Lock, g.Busy)
+		}
+	case g.Lock == "create":
+		g.Busy = x.staleCreate(g)
+	case g.Lock != "":
+		g.Busy = fmt.Sprintf("locked (%s)", g.Lock)
+	}
+}
+
+// staleCreate words the guest that a lost create left behind: a config that
+// holds little but its lock. PVE never clears it by itself, and nothing here
+// may decide that its volumes are of no use.
+func (x *reading) staleCreate(g *Guest) string {
+	tool := "qm"
+	if g.LXC {
+		tool = "pct"
+	}
+	seen := "no task works on it"
+	if x.blind[g.Node] {
+		seen = "no task that this token may see works on it"
+	}
+	return fmt.Sprintf("busy or stale: create: %s on %s; if its creation is known to have ended, clear it on the node with `%s unlock %d` and then `%s destroy %d`",
+		seen, g.Node, tool, g.VMID, tool, g.VMID)
+}
+
+// Identity is what tells one guest from another that got the same vmid later:
+// the generation id and uuid of a VM, the root volume and name of a container.
+// A VM without both is known by its name and volumes.
+func Identity(g *field.Guest) string {
+	value := func(key string) string {
+		if e := g.Config[key]; e.Value != nil {
+			return *e.Value
+		}
+		return ""
+	}
+	if g.LXC {
+		vol, _, _ := strings.Cut(value("rootfs"), ",")
+		return "rootfs " + vol + ", hostname " + value("hostname")
+	}
+	var uuid string
+	for _, p := range strings.Split(value("smbios1"), ",") {
+		if v, ok := strings.CutPrefix(p, "uuid="); ok {
+			uuid = v
+		}
+	}
+	gen := value("vmgenid")
+	if gen != "" && gen != "0" || uuid != "" {
+		return "vmgenid " + gen + ", uuid " + uuid
+	}
+	return "name " + value("name") + ", volumes " + strings.Join(Volumes(g), " ")
+}
+
+// Volumes are the volume ids that the guest's config holds, unused ones
+// included, without CD images and bind mounts: what a delete takes along.
+func Volumes(g *field.Guest) []string {
+	var out []string
+	for key, e := range g.Config {
+		if e.Value == nil || !isDrive(key) {
+			continue
+		}
+		vol, media := volume(*e.Value)
+		if strings.HasPrefix(vol, "/") || !strings.Contains(vol, ":") || media == "cdrom" && !strings.Contains(vol, "cloudinit") {
+			continue
+		}
+		out = append(out, vol)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// isDrive reports whether a config key may hold a volume.
+func isDrive(key string) bool {
+	if slices.Contains([]string{"rootfs", "efidisk0", "tpmstate0", "vmstate"}, key) {
+		return true
+	}
+	for _, prefix := range []string{"scsi", "virtio", "sata", "ide", "mp", "unused"} {
+		if n, ok := strings.CutPrefix(key, prefix); ok {
+			_, err := strconv.Atoi(n)
+			return err == nil
+		}
+	}
+	return false
+}
+
+// volume reads the volume and the media token of a drive's text.
+func volume(text string) (vol, media string) {
+	for i, p := range strings.Split(text, ",") {
+		k, v, ok := strings.Cut(p, "=")
+		switch {
+		case !ok && i == 0:
+			vol = p
+		case k == "file", k == "volume":
+			vol = v
+		case k == "media":
+			media = v
+		}
+	}
+	return vol, media
+}
