@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/proxops/proxops/internal/secret"
 )
 
 const (
@@ -63,7 +65,7 @@ func (cred) String() string   { return "(redacted)" }
 func (cred) GoString() string { return "(redacted)" }
 
 type ticket struct {
-	value, csrf string
+	value, csrf secret.Text
 	at          time.Time
 	gen         int
 }
@@ -110,7 +112,8 @@ func (a *auth) credential(ctx context.Context) (cred, *Error) {
 		return cred{}, a.core.canceled(loginRequest("", ""), context.Cause(ctx))
 	case res := <-ch:
 		if e, ok := As(res.Err); ok {
-			return cred{}, e
+			own := *e // callers share the login, not its error
+			return cred{}, &own
 		}
 		return res.Val.(*ticket).cred(), nil
 	}
@@ -118,9 +121,9 @@ func (a *auth) credential(ctx context.Context) (cred, *Error) {
 
 func (t *ticket) cred() cred {
 	return cred{gen: t.gen, set: func(h http.Header, write bool) {
-		h.Set("Cookie", "PVEAuthCookie="+url.QueryEscape(t.value))
+		h.Set("Cookie", "PVEAuthCookie="+url.QueryEscape(t.value.Reveal()))
 		if write {
-			h.Set("CSRFPreventionToken", t.csrf)
+			h.Set("CSRFPreventionToken", t.csrf.Reveal())
 		}
 	}}
 }
@@ -157,7 +160,7 @@ func (a *auth) login(ctx context.Context) (*ticket, *Error) {
 		if time.Since(old.at) < ticketRenew {
 			return old, nil // another caller has just done it
 		}
-		t, e := a.ask(ctx, old.value)
+		t, e := a.ask(ctx, old.value.Reveal())
 		if e == nil {
 			return t, nil
 		}
@@ -201,7 +204,7 @@ func (a *auth) ask(ctx context.Context, password string) (*ticket, *Error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gen++
-	a.cur = &ticket{value: x.str("ticket"), csrf: x.str("CSRFPreventionToken"), at: time.Now(), gen: a.gen}
+	a.cur = &ticket{value: secret.New(x.str("ticket")), csrf: secret.New(x.str("CSRFPreventionToken")), at: time.Now(), gen: a.gen}
 	a.refused = nil
 	return a.cur, nil
 }

@@ -18,6 +18,7 @@ const (
 var (
 	permission = regexp.MustCompile(`Permission check failed \((/[^,()]*), ([^)]*)\)`)
 	guestLock  = regexp.MustCompile(`can't lock file '(/var/lock/qemu-server/lock-\d+\.conf|/run/lock/lxc/pve-config-\d+\.lock)'`)
+	lockWait   = regexp.MustCompile(`can't lock file|got lock request timeout`)
 	locked     = regexp.MustCompile(`\b(?:VM|CT) is locked\b`)
 	taken      = regexp.MustCompile(`\b(?:VM|CT) \d+ already exists|config file already exists|refusing to override existing file`)
 )
@@ -93,6 +94,8 @@ func (c *core) refusal(r request, a answer, env envelope) *Error {
 		}
 	case a.status == http.StatusTooManyRequests:
 		e.Kind, e.Hint = KindUnavailable, "something before PVE limits the rate of requests"
+	case a.status == http.StatusNotFound, a.status == http.StatusMethodNotAllowed:
+		e.Kind, e.Hint = KindNotJSON, "PVE never answers like this: check base-url"
 	case a.status == http.StatusNotImplemented:
 		e.Hint = "this PVE has no such call: is it version 9?"
 	case a.status == http.StatusInternalServerError:

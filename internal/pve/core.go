@@ -152,17 +152,17 @@ func (c *core) do(ctx context.Context, r request, out any) (envelope, error) {
 		switch {
 		case e == nil:
 			return env, nil
-		case !Is(e, KindUnreachable, KindUnavailable), e.Status == statusNoRoute && try >= 2, !c.retries.Allow():
+		case !Is(e, KindUnreachable, KindUnavailable), (e.slow || e.Status == statusNoRoute) && try >= 2, !c.retries.Allow():
 			return env, backoff.Permanent(e)
 		}
 		c.log.Debug("repeating a read", "cluster", c.name, "path", r.path, "try", try, "error", e)
 		return env, e
 	}, backoff.WithBackOff(b), backoff.WithMaxTries(readTries))
 	if err != nil {
-		if _, ok := As(err); !ok {
-			err = c.canceled(r, err)
+		if e, ok := As(err); ok {
+			return env, e
 		}
-		return env, err
+		return env, c.canceled(r, err)
 	}
 	return env, c.decode(r, env, out)
 }
@@ -247,7 +247,8 @@ func (c *core) fail(r request, k Kind, msg, hint string) *Error {
 }
 
 func (c *core) canceled(r request, err error) *Error {
-	e := c.fail(r, KindCanceled, "stopped before PVE was asked", "")
+	e := c.fail(r, KindCanceled, "stopped before PVE answered", "")
+	e.unsent = true
 	if errors.Is(err, context.DeadlineExceeded) {
 		e.Message = "the time allowed for this was over before PVE answered"
 	}

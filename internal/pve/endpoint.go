@@ -152,7 +152,8 @@ func (c *core) verify(ctx context.Context, ep *endpoint, cr cred, login bool) *E
 		return nil
 	}
 	if ep.refused != nil && time.Now().Before(ep.until) {
-		return ep.refused
+		again := *ep.refused
+		return &again
 	}
 	id, e := c.identify(ctx, ep, cr)
 	if e != nil {
@@ -163,7 +164,8 @@ func (c *core) verify(ctx context.Context, ep *endpoint, cr cred, login bool) *E
 			Message: fmt.Sprintf("endpoint %s is another cluster: it shows %s, the others %s", ep.host, id, *c.eps.known),
 			Hint:    "remove it from endpoints: in the cluster's config.yaml"}
 		ep.until = time.Now().Add(c.eps.coolDown)
-		return ep.refused
+		own := *ep.refused
+		return &own
 	}
 	c.eps.known, ep.verified, ep.refused = &id, true, nil
 	return nil

@@ -19,13 +19,13 @@ const (
 	KindAlreadyExists  Kind = "already-exists"  // the vmid or the file is taken
 	KindBusy           Kind = "busy"            // a guest's lock, a lock file, a storage's lock
 	KindConflict       Kind = "conflict"        // the digest does not match any more
-	KindInvalid        Kind = "invalid"         // 400: see Params; nothing was applied
+	KindInvalid        Kind = "invalid"         // 400: see Params; on a running guest a refused hot-plug leaves pending values (facts D)
 	KindRefused        Kind = "refused"         // any other 500 of PVE's code: see Message
 	KindTaskFailed     Kind = "task-failed"     // a task ended with another error; Busy, NotFound, ... where the text says so
 	KindTaskTimeout    Kind = "task-timeout"    // the task still runs; PVE goes on with it
 	KindUnreachable    Kind = "unreachable"     // no connection, or PVE cannot reach the node (595): not applied
 	KindUnknownOutcome Kind = "unknown-outcome" // a write that may or may not have been applied
-	KindUnavailable    Kind = "unavailable"     // a GET that a proxy or PVE could not answer now (502-504, 596-599)
+	KindUnavailable    Kind = "unavailable"     // a read or login that a proxy or PVE could not answer now (429, 502-504, 596-599)
 	KindNotJSON        Kind = "not-json"        // something else than PVE's API answered
 	KindTLS            Kind = "tls"             // the certificate is not trusted
 	KindWrongCluster   Kind = "wrong-cluster"   // a further endpoint belongs to another cluster
@@ -55,7 +55,9 @@ type Error struct {
 	UPID UPID     // the task, when there is one
 	Tail []string // the last lines of its log
 
-	cause error
+	unsent bool // KindCanceled: PVE did not see the request
+	slow   bool // it took a whole timeout; repeating it often would take for ever
+	cause  error
 }
 
 // Error gives place, fault, remedy, on one line unless a task's log is in it.
@@ -125,8 +127,10 @@ func NothingApplied(err error) bool {
 		return false
 	}
 	switch e.Kind {
-	case KindUnauthorized, KindTFA, KindTLS, KindWrongCluster, KindNotAllowed, KindUnreachable, KindNotJSON, KindConflict:
+	case KindUnauthorized, KindTFA, KindTLS, KindWrongCluster, KindNotAllowed, KindUnreachable, KindNotJSON, KindUnavailable, KindConflict:
 		return e.UPID == ""
+	case KindCanceled:
+		return e.unsent
 	case KindBusy:
 		return e.UPID == "" && guestLockFile(e.Message)
 	}

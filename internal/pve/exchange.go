@@ -131,6 +131,8 @@ func (c *core) netError(ctx context.Context, ep *endpoint, r request, err error,
 	what := plain(err)
 	e := c.fail(r, KindUnreachable, fmt.Sprintf("%s: %s", ep.host, what), "check base-url, the network, and that pveproxy runs there")
 	e.cause = err
+	var timeout net.Error
+	e.slow = errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 	switch {
 	case ctx.Err() != nil && (r.isRead() || r.login || unsent):
 		return c.canceled(r, context.Cause(ctx))
@@ -152,7 +154,10 @@ const unknownHint = "it is not repeated blindly: the next run reads again and de
 // plain words a network error without URLs.
 func plain(err error) string {
 	var timeout net.Error
+	var alert tls.AlertError
 	switch {
+	case errors.As(err, &alert):
+		return "TLS " + alert.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "timed out"
 	case errors.Is(err, context.Canceled):
@@ -161,7 +166,7 @@ func plain(err error) string {
 		return "the connection was closed"
 	}
 	s := err.Error()
-	for _, known := range []string{"connection refused", "connection reset", "no route to host", "network is unreachable", "broken pipe", "no such host", "server gave HTTP response to HTTPS client", "malformed HTTP"} {
+	for _, known := range []string{"connection refused", "connection reset", "no route to host", "network is unreachable", "broken pipe", "no such host", "malformed HTTP"} {
 		if strings.Contains(s, known) {
 			return known
 		}
@@ -190,7 +195,7 @@ func (c *core) tlsError(ep *endpoint, r request, err error) *Error {
 		return e
 	}
 	var rec tls.RecordHeaderError
-	if errors.As(err, &rec) {
+	if errors.As(err, &rec) || errors.Is(err, http.ErrSchemeMismatch) {
 		return c.fail(r, KindTLS, ep.host+": what answers does not speak TLS", "check base-url's port; PVE's API is on 8006")
 	}
 	return nil
@@ -226,7 +231,7 @@ func (c *core) interpret(r request, a answer) (envelope, *Error) {
 	text := strings.TrimSpace(string(a.body[:min(len(a.body), 200)]))
 	html := strings.HasPrefix(text, "<")
 	switch {
-	case a.status/100 == 2 && strings.HasPrefix(text, "{"):
+	case a.status/100 == 2 && (strings.HasPrefix(text, "{") || !html && !r.isRead()):
 		e := c.fail(r, KindUnavailable, a.host+": the answer was cut off", "")
 		if !r.isRead() && !r.login {
 			e.Kind, e.Message, e.Hint = KindUnknownOutcome, e.Message+"; the change has probably been made", unknownHint

@@ -321,8 +321,7 @@ func pool(x row) Pool {
 // VMIDFree asks the whole cluster, guests that the caller may not see
 // included, whether no guest has the id: /cluster/nextid?vmid= (facts I).
 func (r *Reader) VMIDFree(ctx context.Context, vmid int) (bool, error) {
-	var out string
-	err := r.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &out)
+	err := r.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, nil)
 	if e, ok := As(err); ok && e.Status == http.StatusBadRequest && strings.Contains(e.Params["vmid"], "already exists") {
 		return false, nil
 	}
@@ -331,11 +330,12 @@ func (r *Reader) VMIDFree(ctx context.Context, vmid int) (bool, error) {
 
 // NextID gives the lowest vmid that is free now. Nothing reserves it.
 func (r *Reader) NextID(ctx context.Context) (int, error) {
-	var out string
+	var out json.RawMessage
 	if err := r.Get(ctx, "/cluster/nextid", nil, &out); err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(out)
+	s, _ := scalar(out)
+	return strconv.Atoi(s)
 }
 
 // Permissions reads what the caller may do, by ACL path.
@@ -413,30 +413,35 @@ func (r *Reader) TaskStatus(ctx context.Context, u UPID) (Task, error) {
 	return t, nil
 }
 
-// taskLog reads log lines from start (counting from 0) and how many there are.
-func (r *Reader) taskLog(ctx context.Context, u UPID, start, limit int) ([]string, int, error) {
+// taskLog reads log lines from start (counting from 0), and gives where to go
+// on and how many there are.
+func (r *Reader) taskLog(ctx context.Context, u UPID, start, limit int) (lines []string, next, total int, err error) {
 	var in []row
 	q := url.Values{"start": {strconv.Itoa(start)}, "limit": {strconv.Itoa(limit)}}
 	env, err := r.core.do(ctx, request{method: http.MethodGet, path: at("nodes", u.Node(), "tasks", string(u), "log"), query: q}, &in)
 	if err != nil {
-		return nil, 0, err
+		return nil, start, 0, err
 	}
 	slices.SortStableFunc(in, func(a, b row) int { return cmp.Compare(a.num("n"), b.num("n")) })
-	lines := make([]string, 0, len(in))
+	next = start
 	for _, x := range in {
-		if t := x.str("t"); t != "" && t != "no content" {
+		switch t := x.str("t"); {
+		case t == "no content": // PVE's line for an empty log
+			continue
+		case t != "":
 			lines = append(lines, t)
 		}
+		next++
 	}
-	return lines, env.Total, nil
+	return lines, next, env.Total, nil
 }
 
 // TaskTail reads the last lines of a task's log, at most n.
 func (r *Reader) TaskTail(ctx context.Context, u UPID, n int) ([]string, error) {
 	const page = 500
-	lines, total, err := r.taskLog(ctx, u, 0, page)
+	lines, _, total, err := r.taskLog(ctx, u, 0, page)
 	if err == nil && total > page {
-		lines, _, err = r.taskLog(ctx, u, max(0, total-n), n)
+		lines, _, _, err = r.taskLog(ctx, u, max(0, total-n), n)
 	}
 	return lines[max(0, len(lines)-n):], err
 }

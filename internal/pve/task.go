@@ -79,8 +79,7 @@ func (c *Client) write(ctx context.Context, w write) (TaskResult, error) {
 			return res, nil
 		}
 		scrub.err(err)
-		e, ok := As(err)
-		if !ok || e.Kind != KindBusy || try == busyTries || !(guestLockFile(e.Message) || w.guarded && e.UPID == "" && strings.Contains(e.Message, "lock")) || locked.MatchString(e.Message) {
+		if e, ok := As(err); !ok || try == busyTries || !w.repeatable(e) {
 			return res, err
 		}
 		pause := time.Duration(1<<try)*500*time.Millisecond + rand.N(500*time.Millisecond)
@@ -91,6 +90,20 @@ func (c *Client) write(ctx context.Context, w write) (TaskResult, error) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// repeatable reports whether a refused write may be sent again: PVE waited in
+// vain for the guest's own lock, before any work; or for another lock, and
+// there is a digest by which it would notice a half-applied first try. A guest
+// that is locked by a backup or migration stays so for long: not repeated.
+func (w write) repeatable(e *Error) bool {
+	switch {
+	case e.Kind != KindBusy || locked.MatchString(e.Message):
+		return false
+	case e.UPID != "":
+		return w.power && guestLockFile(e.Message)
+	}
+	return guestLockFile(e.Message) || w.guarded && lockWait.MatchString(e.Message)
 }
 
 func (c *Client) writeOnce(ctx context.Context, w write, scrub scrubber) (TaskResult, error) {
@@ -157,7 +170,7 @@ type follower struct {
 	start time.Time
 	hook  func(TaskEvent)
 	scrub scrubber
-	lines int       // log lines shown so far
+	lines int       // log lines read so far
 	lost  time.Time // since when the status cannot be read
 }
 
@@ -204,9 +217,9 @@ func (f *follower) tell(ctx context.Context, ended bool, exit string) {
 	if f.hook == nil {
 		return
 	}
-	lines, _, err := f.c.taskLog(ctx, f.upid, f.lines, 200)
+	lines, next, _, err := f.c.taskLog(ctx, f.upid, f.lines, 200)
 	if err == nil {
-		f.lines += len(lines)
+		f.lines = next
 	}
 	f.hook(TaskEvent{UPID: f.upid, Elapsed: time.Since(f.start), Lines: f.scrub.lines(lines), Ended: ended, Exit: f.scrub.text(exit)})
 }
@@ -277,7 +290,9 @@ func (n *Node) templateCT(ctx context.Context, w write) (TaskResult, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return TaskResult{}, n.core.canceled(request{method: w.method, path: w.path}, context.Cause(ctx))
+			e := n.core.canceled(w.request(), context.Cause(ctx))
+			e.unsent, e.Message = false, "stopped waiting; the task goes on in PVE"
+			return TaskResult{}, e
 		case <-time.After(wait):
 		}
 		wait = min(wait*3/2, pollMax)

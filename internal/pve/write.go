@@ -108,7 +108,7 @@ func (n *Node) MarkTemplate(ctx context.Context, t GuestType, vmid int) (TaskRes
 // Start starts a guest. Starting a running one is an error of PVE.
 func (n *Node) Start(ctx context.Context, t GuestType, vmid int) (TaskResult, error) {
 	return n.client.write(ctx, write{node: n.name, method: http.MethodPost, path: n.guest(t, vmid, "status", "start"),
-		vmid: vmid, task: kindOf(t, "qmstart", "vzstart")})
+		vmid: vmid, task: kindOf(t, "qmstart", "vzstart"), power: true})
 }
 
 // Shutdown asks the guest to shut down and waits for it at most timeout
@@ -123,14 +123,14 @@ func (n *Node) Shutdown(ctx context.Context, t GuestType, vmid int, timeout time
 		p.Set("forceStop", wire.Plain("1"))
 	}
 	return n.client.write(ctx, write{node: n.name, method: http.MethodPost, path: n.guest(t, vmid, "status", "shutdown"),
-		params: p, vmid: vmid, task: kindOf(t, "qmshutdown", "vzshutdown")})
+		params: p, vmid: vmid, task: kindOf(t, "qmshutdown", "vzshutdown"), power: true})
 }
 
 // Stop pulls the plug. Stopping a stopped VM is fine, a stopped container is
 // an error of PVE (facts B).
 func (n *Node) Stop(ctx context.Context, t GuestType, vmid int) (TaskResult, error) {
 	return n.client.write(ctx, write{node: n.name, method: http.MethodPost, path: n.guest(t, vmid, "status", "stop"),
-		vmid: vmid, task: kindOf(t, "qmstop", "vzstop")})
+		vmid: vmid, task: kindOf(t, "qmstop", "vzstop"), power: true})
 }
 
 // Delete destroys a stopped guest and the volumes in its config. It sends no
@@ -204,6 +204,7 @@ type write struct {
 	task               string // the task's type, to find it when the answer is lost
 	guarded            bool   // carries a digest: repeating it is safe, PVE compares
 	synchronous        bool   // answers null, no UPID
+	power              bool   // starts or stops: repeating it after a lock timeout in the task is safe
 }
 
 func (w write) request() request {
