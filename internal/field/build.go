@@ -74,6 +74,9 @@ func ClearOnClone(key, doc string) *Row {
 // Req makes the field required; null is then an error.
 func (r *Row) Req() *Row { r.Required = true; return r }
 
+// OrUnknown lets a required field be null, for "not known".
+func (r *Row) OrUnknown() *Row { r.Required, r.NullOK = true, true; return r }
+
 // AtCreate is what is sent for an absent field when its key is made: with the
 // guest for whole-text keys, with the slot for tokens.
 func (r *Row) AtCreate(wire string) *Row { r.CreateDefault = wire; return r }

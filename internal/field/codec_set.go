@@ -189,7 +189,7 @@ func withOwner(ss []string, owner string) []string {
 // take raw text.
 func SSHKeys(encoded bool) Codec[[]string] {
 	c := Codec[[]string]{
-		Type: Type{Name: "list of string", Examples: []string{"[ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq8VqFqPU8PSfCsRsE2zRmmwl4eIFDlkIwYgVpzRWlL ops@example]"}},
+		Type: Type{Name: "list of string", Lines: true, Examples: []string{"[ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq8VqFqPU8PSfCsRsE2zRmmwl4eIFDlkIwYgVpzRWlL ops@example]"}},
 		Parse: func(n *yamldoc.Node) ([]string, error) {
 			ss, err := items(n, false)
 			if err != nil {

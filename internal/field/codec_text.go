@@ -76,7 +76,7 @@ func Description(max int) Codec[string] {
 		return strings.TrimRight(s, " \t\r\n")
 	}
 	c := Text()
-	c.Type.Examples = []string{"what this guest is for"}
+	c.Type.Examples, c.Type.Lines = []string{"what this guest is for"}, true
 	c.Parse = func(n *yamldoc.Node) (string, error) {
 		s, err := text(n)
 		if err == nil && utf8.RuneCountInString(s) > max {
@@ -150,7 +150,7 @@ func Spelled(table ...Spelling) Codec[string] {
 // it, so it cannot be parsed, and it is never equal to PVE's mask.
 func SecretText() Codec[secret.Text] {
 	return Codec[secret.Text]{
-		Type: Type{Name: "string"},
+		Type: Type{Name: "string", Lines: true},
 		Parse: func(*yamldoc.Node) (secret.Text, error) {
 			return secret.Text{}, errors.New("a secret does not stand in a manifest; name an entry of the SOPS document")
 		},

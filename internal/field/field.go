@@ -59,6 +59,7 @@ type Type struct {
 	Min, Max *float64 // inclusive; nil = open
 	Pattern  string   // RE2, anchored
 	Examples []string // YAML flow text of valid values, at least one; the laws run over them
+	Lines    bool     // the wire text may have several lines
 }
 
 // Codec is one spelling pair of a V: the manifest's and PVE's.
@@ -133,6 +134,7 @@ type Row struct {
 	Role  Role
 
 	Required      bool
+	NullOK        bool   // required, yet null stands for "not known"
 	CreateOnly    bool   // sent at create (or after a clone when Identity) and never compared: PVE does not report it
 	Fixed         string // when set, drift is an anomaly with this todo text instead of a write
 	Default       string // PVE's documented default as wire text: equals a live absence
