@@ -1,0 +1,127 @@
+package sops
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/proxops/proxops/internal/secret"
+)
+
+// sopsBinary gives a function that runs the real sops, named by
+// PROXOPS_SOPS_BIN, with one age identity.
+func sopsBinary(t *testing.T) func(env Env, args ...string) string {
+	bin := os.Getenv("PROXOPS_SOPS_BIN")
+	if bin == "" {
+		t.Skip("PROXOPS_SOPS_BIN does not name a sops binary (go install github.com/getsops/sops/v3/cmd/sops@v3.13.3)")
+	}
+	return func(env Env, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(bin, args...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "SOPS_AGE_KEY_FILE=" + env.KeyFile, "SOPS_DISABLE_VERSION_CHECK=1"}
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("sops %v: %v\n%s", args, err, errs.String())
+		}
+		return string(out)
+	}
+}
+
+// What we write, sops reads: after Create, Set, Rekey, Edit.
+func TestSopsReadsOurs(t *testing.T) {
+	sops := sopsBinary(t)
+	path, env, mine := newFile(t)
+	if got := sops(env, "decrypt", path); strings.ReplaceAll(got, " # beside", "") == "" || !strings.Contains(got, "canary-token") {
+		t.Errorf("created: got\n%s", got)
+	}
+	for ref, extract := range map[string]string{
+		"secrets.token":            `["secrets"]["token"]`,
+		"secrets.added":            `["secrets"]["added"]`,
+		"secrets.dotted.name":      `["secrets"]["dotted.name"]`,
+		"cloud-init.ssh-keys.a@b":  `["cloud-init"]["ssh-keys"]["a@b"]`,
+		"cloud-init.passwords.web": `["cloud-init"]["passwords"]["web"]`,
+	} {
+		value := "line\n  two: \"quoted\" # 'x' \\ ü\t" + ref
+		if err := Set(t.Context(), path, env, ref, secret.New(value)); err != nil {
+			t.Fatal(err)
+		}
+		if got := sops(env, "decrypt", "--extract", extract, path); got != value {
+			t.Errorf("%s: got %q", ref, got)
+		}
+	}
+	other, theirs := newKey(t)
+	if err := Rekey(t.Context(), path, env, []string{theirs}, nil); err != nil {
+		t.Fatal(err)
+	}
+	sops(other, "decrypt", path)
+	if err := Rekey(t.Context(), path, other, nil, []string{mine}); err != nil {
+		t.Fatal(err)
+	}
+	got := sops(other, "decrypt", path)
+	for _, want := range []string{"# above token", "# beside token", "# beside inner", "number: 17", "ratio: 1.5", "enabled: true", "canary-inner"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is missing in\n%s", want, got)
+		}
+	}
+	if err := Edit(t.Context(), path, other, []string{"sed", "-i", "s/canary-inner/fresh-inner/"}, Terminal{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := sops(other, "decrypt", "--extract", `["extra"]["deep"][1]["inner"]`, path); got != "fresh-inner" {
+		t.Error(got)
+	}
+}
+
+// What sops writes, we read and edit, whatever its options.
+func TestWeReadSops(t *testing.T) {
+	sops := sopsBinary(t)
+	env, mine := newKey(t)
+	other, theirs := newKey(t)
+	for name, args := range map[string][]string{
+		"plain":         nil,
+		"two":           {"--age", mine + "," + theirs},
+		"regex":         {"--encrypted-regex", "^(secrets|cloud-init)$"},
+		"suffix":        {"--unencrypted-suffix", "_open"},
+		"mac encrypted": {"--mac-only-encrypted", "--encrypted-regex", "^(secrets|cloud-init)$"},
+		"indent 2":      {"--indent", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "s.yaml")
+			put(t, path, sample)
+			global := []string{}
+			if i := slices.Index(args, "--indent"); i >= 0 {
+				global, args = args[i:i+2], nil
+			}
+			if !slices.Contains(args, "--age") {
+				args = append([]string{"--age", mine}, args...)
+			}
+			sops(env, slices.Concat(global, []string{"encrypt", "--in-place"}, args, []string{path})...)
+			before := content(t, path)
+			d := open(t, path, env)
+			if v, err := d.Lookup("cloud-init.ssh-keys.ops@host.example"); err != nil || v.Reveal() != "ssh-ed25519 AAAAcanary-host" {
+				t.Error(err)
+			}
+			if err := Set(t.Context(), path, env, "secrets.token", secret.New("fresh")); err != nil {
+				t.Fatal(err)
+			}
+			if got := changedLines(before, content(t, path)); len(got) > 3 {
+				t.Errorf("changed %q", got)
+			}
+			if got := sops(env, "decrypt", "--extract", `["secrets"]["token"]`, path); got != "fresh" {
+				t.Errorf("got %q", got)
+			}
+			if name == "two" {
+				open(t, path, other)
+			}
+			sops(env, "set", path, `["secrets"]["other"]`, `"by sops"`)
+			sops(env, "rotate", "--in-place", "--add-age", newRecipient(t), path)
+			if v, err := open(t, path, env).Lookup("secrets.other"); err != nil || v.Reveal() != "by sops" {
+				t.Error(err)
+			}
+		})
+	}
+}
