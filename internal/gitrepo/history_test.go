@@ -1,0 +1,239 @@
+package gitrepo
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+func ask(t testing.TB, tree *Tree, vmid int) Word {
+	t.Helper()
+	words, err := tree.Removals(t.Context(), "prod", []int{vmid})
+	must(t, err)
+	return words[vmid]
+}
+
+func wantRemoved(t *testing.T, tree *Tree, vmid int, by plumbing.Hash) {
+	t.Helper()
+	if w := ask(t, tree, vmid); w.Verdict != Removed || w.Commit.Hash != by.String() {
+		t.Errorf("vmid %d: %v, want removed by %s", vmid, w, by.String()[:10])
+	}
+}
+
+// start is a history with the vmids 101 and 102 declared.
+func start(t *testing.T) (*origin, plumbing.Hash) {
+	o := newOrigin(t)
+	o.vm("a", 101)
+	o.vm("b", 102)
+	o.compose("../../vm/prod/a.yaml", "vm/prod/b.yaml")
+	return o, o.commit("start")
+}
+
+func TestRemovalNamesTheCommit(t *testing.T) {
+	t.Run("composition stops listing the file", func(t *testing.T) {
+		o, _ := start(t)
+		o.compose("vm/prod/b.yaml")
+		h := o.commit("drop a")
+		o.write("README", "x")
+		o.commit("unrelated")
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("file deleted and unlisted", func(t *testing.T) {
+		o, _ := start(t)
+		o.remove("vm/prod/a.yaml")
+		o.compose("vm/prod/b.yaml")
+		h := o.commit("delete a")
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("file declares another vmid", func(t *testing.T) {
+		o, _ := start(t)
+		o.vm("a", 201)
+		h := o.commit("renumber a")
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("moving the file is no removal", func(t *testing.T) {
+		o, _ := start(t)
+		o.remove("vm/prod/a.yaml")
+		o.write("vm/base/a.yaml", "spec: {vmid: 101, node: pve}\n")
+		o.compose("vm/base/a.yaml", "vm/prod/b.yaml")
+		o.commit("move a")
+		o.compose("vm/prod/b.yaml")
+		h := o.commit("drop a")
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("the latest of two removals", func(t *testing.T) {
+		o, _ := start(t)
+		o.compose("vm/prod/b.yaml")
+		o.commit("drop a")
+		o.compose("vm/prod/a.yaml", "vm/prod/b.yaml")
+		o.commit("a again")
+		o.compose("vm/prod/b.yaml")
+		h := o.commit("drop a again")
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("whole cluster removed", func(t *testing.T) {
+		o, _ := start(t)
+		o.remove("clusters/prod/resources.yaml")
+		h := o.commit("no more prod")
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("text of the word", func(t *testing.T) {
+		o, _ := start(t)
+		o.compose("vm/prod/b.yaml")
+		h := o.commit("drop a")
+		want := fmt.Sprintf("removed by %s (2026-03-01, Ada <ada@example.org>)", h.String()[:10])
+		if got := ask(t, o.open(), 101).String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestUncommittedRemoval(t *testing.T) {
+	o, _ := start(t)
+	must(t, os.WriteFile(filepath.Join(o.dir, "clusters/prod/resources.yaml"), []byte("resources: []\n"), 0o644))
+	if w := ask(t, o.open(), 101); w.Verdict != Uncommitted {
+		t.Errorf("got %v", w)
+	}
+}
+
+func TestNeverDeclared(t *testing.T) {
+	o, _ := start(t)
+	o.vm("unlisted", 300)
+	o.write("clusters/lab/resources.yaml", "resources: [vm/prod/unlisted.yaml]\n")
+	o.write("vm/prod/c.yaml", "# vmid: 301\nspec:\n  vmid: 3010\n  pve-description: 'was vmid: 302'\n")
+	o.compose("vm/prod/a.yaml", "vm/prod/b.yaml", "vm/prod/c.yaml")
+	o.commit("more")
+	for _, id := range []int{300, 301, 302, 10} {
+		if w := ask(t, o.open(), id); w.Verdict != Never {
+			t.Errorf("vmid %d: %v", id, w)
+		}
+	}
+}
+
+func TestMerges(t *testing.T) {
+	t.Run("removed on the merged branch", func(t *testing.T) {
+		o, first := start(t)
+		o.branch("topic", first)
+		o.compose("vm/prod/b.yaml")
+		h := o.commit("drop a")
+		o.checkout("main")
+		o.write("README", "x")
+		main := o.commit("unrelated")
+		o.compose("vm/prod/b.yaml")
+		o.commit("merge topic", main, h)
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("branch from before the declaration", func(t *testing.T) {
+		o := newOrigin(t)
+		o.compose()
+		first := o.commit("empty")
+		o.vm("a", 101)
+		o.compose("vm/prod/a.yaml")
+		o.commit("add a")
+		o.compose()
+		h := o.commit("drop a")
+		o.branch("old", first)
+		o.write("README", "x")
+		side := o.commit("side")
+		o.checkout("main")
+		o.write("README", "x")
+		o.commit("merge old", h, side)
+		wantRemoved(t, o.open(), 101, h)
+	})
+	t.Run("dropped by the merge itself", func(t *testing.T) {
+		o := newOrigin(t)
+		o.vm("a", 101)
+		o.compose("vm/prod/a.yaml")
+		o.commit("a")
+		o.compose()
+		dropped := o.commit("drop a")
+		o.compose("vm/prod/a.yaml")
+		again := o.commit("a again")
+		o.branch("side", dropped)
+		o.write("README", "x")
+		side := o.commit("side")
+		o.checkout("main")
+		o.compose()
+		merge := o.commit("resolve wrongly", again, side)
+		wantRemoved(t, o.open(), 101, merge)
+	})
+}
+
+func TestShallowHistory(t *testing.T) {
+	o, _ := start(t)
+	for i := range 5 {
+		o.write("README", fmt.Sprint(i))
+		o.commit("edit")
+	}
+	o.compose("vm/prod/a.yaml")
+	h := o.commit("drop b")
+	clone := filepath.Join(t.TempDir(), "clone")
+	runGit(t, o.dir, "clone", "-q", "--depth=3", "file://"+o.dir, clone)
+	tree, err := OpenWork(clone)
+	must(t, err)
+	wantRemoved(t, tree, 102, h)
+	if w := ask(t, tree, 999); w.Verdict != Unasked || !strings.Contains(w.Reason, "shallow") {
+		t.Errorf("got %v", w)
+	}
+}
+
+// long is a history of n commits over 400 manifests, written with objects
+// packed as a clone would have them.
+func long(t testing.TB, n int) *Tree {
+	o := newOrigin(t)
+	var b strings.Builder
+	at := o.now.Unix()
+	commit := func(subject string) {
+		at += 60
+		fmt.Fprintf(&b, "commit refs/heads/main\ncommitter Ada <ada@example.org> %d +0000\ndata %d\n%s\n", at, len(subject), subject)
+	}
+	file := func(name, text string) { fmt.Fprintf(&b, "M 644 inline %s\ndata %d\n%s\n", name, len(text), text) }
+	guest := func(i, memory int) {
+		file(fmt.Sprintf("vm/prod/g%03d.yaml", i), fmt.Sprintf("kind: VM\nspec:\n  vmid: %d\n  memory: %dMiB\n", 1000+i, memory))
+	}
+	list := "resources:\n"
+	commit("start")
+	for i := range 400 {
+		guest(i, 512)
+		list += fmt.Sprintf("  - ../../vm/prod/g%03d.yaml\n", i)
+	}
+	file("clusters/prod/resources.yaml", list)
+	commit("drop the first")
+	file("clusters/prod/resources.yaml", strings.Replace(list, "  - ../../vm/prod/g000.yaml\n", "", 1))
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range n - 2 {
+		commit("edit")
+		guest(1+r.IntN(399), 1024+i)
+	}
+	stream := filepath.Join(t.TempDir(), "stream")
+	must(t, os.WriteFile(stream, []byte(b.String()), 0o600))
+	runGit(t, o.dir, "-c", "alias.imp=!git fast-import --quiet <"+stream, "imp")
+	runGit(t, o.dir, "gc", "-q")
+	return o.open()
+}
+
+func TestLongHistory(t *testing.T) {
+	tree := long(t, 2000)
+	begin := time.Now()
+	words, err := tree.Removals(t.Context(), "prod", []int{1000, 99999})
+	must(t, err)
+	if words[1000].Verdict != Removed || words[1000].Commit.Subject != "drop the first" || words[99999].Verdict != Never {
+		t.Errorf("got %v", words)
+	}
+	t.Logf("2,000 commits read in %v", time.Since(begin))
+}
+
+func BenchmarkRemovals2000Commits(b *testing.B) {
+	tree := long(b, 2000)
+	for b.Loop() {
+		if w := ask(b, tree, 99999); w.Verdict != Never {
+			b.Fatal(w)
+		}
+	}
+}
