@@ -54,7 +54,7 @@ func (c *Client) Node(name string) (*Node, error) {
 	if err := c.core.allowed(name); err != nil {
 		return nil, err
 	}
-	return &Node{reader: c.reader, client: c, name: name}, nil
+	return &Node{client: c, name: name}, nil
 }
 
 // Close drops idle connections. Requests under way are not disturbed.

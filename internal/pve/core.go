@@ -219,7 +219,7 @@ func (c *core) exchange(ctx context.Context, r request, cr cred) (envelope, *Err
 		}
 		first = worse(first, e)
 		switch {
-		case Is(e, KindUnreachable), Is(e, KindUnavailable) && r.isRead():
+		case Is(e, KindUnreachable), Is(e, KindUnavailable) && (r.isRead() || r.login):
 			continue // network trouble, and nothing was applied
 		case Is(e, KindUnknownOutcome):
 			c.eps.avoid(ep) // the next request should look elsewhere

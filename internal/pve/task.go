@@ -279,25 +279,25 @@ func (n *Node) templateCT(ctx context.Context, w write) (TaskResult, error) {
 		return res, err
 	}
 	wait := pollFirst
-	for time.Since(start) < n.core.taskTimeout {
-		t, ok, err := n.FindTask(ctx, n.name, w.vmid, w.task, start)
+	for time.Since(start) < n.client.core.taskTimeout {
+		t, ok, err := n.client.FindTask(ctx, n.name, w.vmid, w.task, start)
 		if err == nil && ok {
 			return n.client.follow(ctx, w, t.UPID, scrubber{})
 		}
 		var cfg row
-		if err := n.Get(ctx, n.guest(LXC, w.vmid, "config"), nil, &cfg); err == nil && cfg.yes("template") {
+		if err := n.client.Get(ctx, n.guest(LXC, w.vmid, "config"), nil, &cfg); err == nil && cfg.yes("template") {
 			return TaskResult{Exit: "OK", Duration: time.Since(start)}, nil
 		}
 		select {
 		case <-ctx.Done():
-			e := n.core.canceled(w.request(), context.Cause(ctx))
+			e := n.client.core.canceled(w.request(), context.Cause(ctx))
 			e.unsent, e.Message = false, "stopped waiting; the task goes on in PVE"
 			return TaskResult{}, e
 		case <-time.After(wait):
 		}
 		wait = min(wait*3/2, pollMax)
 	}
-	return TaskResult{}, n.core.fail(w.request(), KindTaskTimeout, "the container is still no template", "look at its tasks in PVE")
+	return TaskResult{}, n.client.core.fail(w.request(), KindTaskTimeout, "the container is still no template", "look at its tasks in PVE")
 }
 
 // scrubber removes secret values from texts of PVE, which may repeat what was

@@ -378,10 +378,14 @@ func (r row) time(key string) time.Time {
 // blank, or as an array.
 func (r row) list(key string) []string {
 	var a []string
-	if json.Unmarshal(r[key], &a) == nil {
+	if json.Unmarshal(r[key], &a) == nil && len(a) > 0 {
 		return a
 	}
-	return strings.FieldsFunc(r.str(key), func(c rune) bool { return c == ',' || c == ';' || c == ' ' })
+	text := r.str(key)
+	if text == "" {
+		return nil
+	}
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ';' || c == ' ' })
 }
 
 // set is list, sorted: PVE gives set-like strings in random order (facts B).

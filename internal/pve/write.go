@@ -17,7 +17,6 @@ import (
 // end: they return how it ended, and an error when it failed. A ctx that ends
 // stops the waiting, never the task.
 type Node struct {
-	*reader
 	client *Client
 	name   string
 }
@@ -84,7 +83,7 @@ func (n *Node) Resize(ctx context.Context, t GuestType, vmid int, disk string, s
 // allow-list too.
 func (n *Node) Clone(ctx context.Context, t GuestType, source, newid int, p wire.Params) (TaskResult, error) {
 	if target, ok := p.Get("target"); ok {
-		if err := n.core.allowed(target.Reveal()); err != nil {
+		if err := n.client.core.allowed(target.Reveal()); err != nil {
 			return TaskResult{}, err
 		}
 	}
@@ -105,7 +104,9 @@ func (n *Node) MarkTemplate(ctx context.Context, t GuestType, vmid int) (TaskRes
 	return n.templateCT(ctx, w)
 }
 
-// Start starts a guest. Starting a running one is an error of PVE.
+// Start starts a guest. Starting a running one is an error of PVE. For a guest
+// under HA the task, as with Shutdown and Stop, only asks the HA manager: the
+// state follows later.
 func (n *Node) Start(ctx context.Context, t GuestType, vmid int) (TaskResult, error) {
 	return n.client.write(ctx, write{node: n.name, method: http.MethodPost, path: n.guest(t, vmid, "status", "start"),
 		vmid: vmid, task: kindOf(t, "qmstart", "vzstart"), power: true})
@@ -159,7 +160,7 @@ func (n *Node) RegenerateCloudInit(ctx context.Context, vmid int) (TaskResult, e
 // parameters (online, with-local-disks, restart, ...) differ between VMs and
 // containers and go through as they are.
 func (n *Node) Migrate(ctx context.Context, t GuestType, vmid int, target string, p wire.Params) (TaskResult, error) {
-	if err := n.core.allowed(target); err != nil {
+	if err := n.client.core.allowed(target); err != nil {
 		return TaskResult{}, err
 	}
 	p = slices.Clone(p)
