@@ -10,6 +10,7 @@ func Var[V any](o *Opt[V], name, key, token string, c Codec[V], doc string) *Row
 	if key == "" {
 		r.Role = RoleNone
 	}
+	r.member = c.Clear != nil
 	r.state = func() State { return o.state }
 	r.load = func(n *yamldoc.Node) error {
 		if n.Kind == yamldoc.Null {
@@ -106,6 +107,9 @@ func (r *Row) On(i Impact) *Row { r.Impact = i; return r }
 // HotplugBy makes the change live where the guest's hotplug option has class:
 // "cpu", "memory", "disk", "network" or "usb".
 func (r *Row) HotplugBy(class string) *Row { r.Hotplug = class; return r }
+
+// NoAdopt keeps the live value out of adopted manifests, and out of the gaps.
+func (r *Row) NoAdopt() *Row { r.NotAdopted = true; return r }
 
 // Root says who may write the field, such as "root@pam only".
 func (r *Row) Root(text string) *Row { r.RootOnly = text; return r }

@@ -93,8 +93,12 @@ func Strings(o ListOptions) Codec[[]string] {
 		}
 		return strings.Join(ss, o.Sep)
 	}
+	name := "list of string"
+	if o.Comma {
+		name += " or string"
+	}
 	return Codec[[]string]{
-		Type: Type{Name: "list of string", Examples: []string{o.Example}},
+		Type: Type{Name: name, Examples: []string{o.Example}},
 		Parse: func(n *yamldoc.Node) ([]string, error) {
 			if n.Kind == yamldoc.Sequence && len(n.Items) == 0 && o.Empty != "" {
 				return []string{}, nil

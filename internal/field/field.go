@@ -145,7 +145,10 @@ type Row struct {
 	Identity      bool   // cloud-init identity: cleared on clones that do not declare it
 	Impact        Impact // on a running guest, unless Hotplug applies
 	Hotplug       string // "cpu", "memory", "disk", "network", "usb": live when the guest's hotplug list has it
+	NotAdopted    bool   // known to adopt, yet left out of what it writes (a MAC that PVE drew)
 	RootOnly      string // when set: who may write it, such as "root@pam only"; predicted before writing
+
+	member bool // owns part of its token beside other rows
 
 	load  func(n *yamldoc.Node) error
 	state func() State
