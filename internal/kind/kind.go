@@ -37,9 +37,10 @@ type Resource struct {
 	Labels      map[string]string
 	Annotations Annotations
 	Spec        Spec
-	File        string        // relative to the repository root, with slashes
-	Node        *yamldoc.Node // the document, for places; nil when no file holds it
-	Depends     []Ref         // resolved: structured references and proxops/depends-on, sorted, each once
+	File        string           // relative to the repository root, with slashes
+	Node        *yamldoc.Node    // the document, for places; nil when no file holds it
+	Depends     []Ref            // resolved: structured references and proxops/depends-on, sorted, each once
+	Warnings    yamldoc.Problems // advice that stops nothing
 }
 
 // Ref names the resource.
@@ -84,7 +85,13 @@ type Spec interface {
 	Secrets() []SecretReference
 	// Validate reports every cross-field fault.
 	Validate(report Report)
+	// Warn reports what is legal and probably not meant.
+	Warn(report Report)
 }
+
+// NameVolume tells which resource stands for a volume of a storage, such as
+// local:iso/debian.iso.
+type NameVolume func(volid string) (Ref, bool)
 
 // GuestSpec is the Spec of the four kinds that carry a vmid.
 type GuestSpec interface {
@@ -100,8 +107,14 @@ type GuestSpec interface {
 	// lists do not name (disks, NICs, PCI devices, a cloud-init drive).
 	Undeclared(live *field.Guest) []field.Anomaly
 	// Allocate prepares an empty spec for adopt: makes the blocks, list
-	// elements and slots that the live keys call for.
-	Allocate(live *field.Guest)
+	// elements and slots that the live keys call for. volumes, when not nil,
+	// names the artifacts that live drives refer to.
+	Allocate(live *field.Guest, volumes NameVolume)
+	// SetPlace gives an allocated spec what no config key holds.
+	SetPlace(node string, vmid int, running bool)
+	// CreateFault is why the guest cannot be created from this manifest, or
+	// nil: a field that stands for "not known" is fine only while it lives.
+	CreateFault() error
 	// Tags is the tags field: absent, null or a set (without the ownership tag).
 	Tags() field.Opt[[]string]
 	// Pool is the pool field.
