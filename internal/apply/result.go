@@ -27,6 +27,7 @@ type ActionResult struct {
 	UPID     string
 	Warnings []string
 	Tail     []string // the task log's last lines
+	Waiting  []string // keys that PVE holds until a restart after this write
 	Started  time.Time
 	Took     time.Duration
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/pve"
+	"github.com/proxops/proxops/internal/wire"
 )
 
 // ReadGuest reads one guest's config and power state anew: what apply and the
@@ -72,7 +72,7 @@ func (g *Guest) take(cfg pve.GuestConfig) {
 	}
 	g.Name, _ = g.Get(name)
 	tags, _ := g.Get("tags")
-	g.Tags = splitTags(tags)
+	g.Tags = wire.SplitTags(tags)
 	t, _ := g.Get("template")
 	g.Template = t == "1"
 	if lock, ok := g.Get("lock"); ok {
@@ -164,45 +164,20 @@ func Identity(g *field.Guest) string {
 func Volumes(g *field.Guest) []string {
 	var out []string
 	for key, e := range g.Config {
-		if e.Value == nil || !isDrive(key) {
+		if e.Value == nil || !wire.IsVolumeKey(g.LXC, key) && !strings.HasPrefix(key, "unused") && key != "vmstate" {
 			continue
 		}
-		vol, media := volume(*e.Value)
-		if strings.HasPrefix(vol, "/") || !strings.Contains(vol, ":") || media == "cdrom" && !strings.Contains(vol, "cloudinit") {
+		p := wire.ParseProps(*e.Value, wire.FormatOf(g.LXC, key))
+		vol, named := p.Get(wire.FirstToken(g.LXC))
+		if !named {
+			vol, _, _ = strings.Cut(*e.Value, ",")
+		}
+		media, _ := p.Get("media")
+		if _, _, ok := wire.SplitVolID(vol); !ok || media == "cdrom" && !wire.IsCloudInit(vol) {
 			continue
 		}
 		out = append(out, vol)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// isDrive reports whether a config key may hold a volume.
-func isDrive(key string) bool {
-	if slices.Contains([]string{"rootfs", "efidisk0", "tpmstate0", "vmstate"}, key) {
-		return true
-	}
-	for _, prefix := range []string{"scsi", "virtio", "sata", "ide", "mp", "unused"} {
-		if n, ok := strings.CutPrefix(key, prefix); ok {
-			_, err := strconv.Atoi(n)
-			return err == nil
-		}
-	}
-	return false
-}
-
-// volume reads the volume and the media token of a drive's text.
-func volume(text string) (vol, media string) {
-	for i, p := range strings.Split(text, ",") {
-		k, v, ok := strings.Cut(p, "=")
-		switch {
-		case !ok && i == 0:
-			vol = p
-		case k == "file", k == "volume":
-			vol = v
-		case k == "media":
-			media = v
-		}
-	}
-	return vol, media
 }

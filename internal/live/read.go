@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -209,7 +208,7 @@ func (x *reading) runningTasks() {
 	x.tasks, x.blind = map[int]pve.Task{}, map[string]bool{}
 	var jobs []func()
 	for _, node := range x.reachable() {
-		if !holds(x.snap.Perms, "/nodes/"+node, "Sys.Audit") {
+		if !x.snap.Holds("/nodes/"+node, "Sys.Audit") {
 			x.blind[node] = true
 		}
 		jobs = append(jobs, func() {
@@ -307,15 +306,4 @@ func set(list []string) map[string]bool {
 		out[s] = true
 	}
 	return out
-}
-
-// holds reports whether privs has priv at path: the nearest named path above
-// decides, as PVE hands privileges down.
-func holds(perms map[string]map[string]bool, path, priv string) bool {
-	return pve.Permissions(perms).Has(path, priv)
-}
-
-// splitTags cuts PVE's tag text at any of its separators (facts H).
-func splitTags(text string) []string {
-	return strings.FieldsFunc(text, func(c rune) bool { return c == ';' || c == ',' || c == ' ' })
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/wire"
 )
 
 // Snapshot is everything a plan needs to know of one cluster, as one cycle
@@ -90,7 +91,7 @@ type Guest struct {
 // PVE folds it by default, and a capital must not turn a guest of ours into a
 // stranger.
 func (g *Guest) Tagged(tag string) bool {
-	return slices.ContainsFunc(g.Tags, func(t string) bool { return strings.EqualFold(t, tag) })
+	return wire.HasTag(g.Tags, tag)
 }
 
 // Store names one storage on one node.
@@ -130,4 +131,31 @@ type Storage struct {
 // linked clone's name holds its template's (facts E).
 func (s Storage) FileBased() bool {
 	return slices.Contains([]string{"dir", "nfs", "cifs", "cephfs", "glusterfs"}, s.Type)
+}
+
+// Holds reports whether the token has one of the privileges at an ACL path.
+// PVE lists a path with what is held there, each privilege with whether it is
+// handed down; a path that is not listed has what the nearest one above it
+// hands down. True while the permissions have not been read: nothing is known
+// against it.
+func (s *Snapshot) Holds(path string, privs ...string) bool {
+	if s.Perms == nil || s.RootTicket {
+		return true
+	}
+	exact := true
+	for {
+		if held, ok := s.Perms[path]; ok {
+			return slices.ContainsFunc(privs, func(p string) bool {
+				down, here := held[p]
+				return here && (down || exact)
+			})
+		}
+		if path == "/" || path == "" {
+			return false
+		}
+		exact = false
+		if path = path[:strings.LastIndexByte(path, '/')]; path == "" {
+			path = "/"
+		}
+	}
 }

@@ -85,7 +85,7 @@ func (x *reading) pools() {
 	hidden := map[string][]*Guest{}
 	for id, w := range x.want.Guests {
 		g := x.snap.Guests[id]
-		if g == nil || !g.Read || w.Pool == "" || g.Pool != "" || holds(x.snap.Perms, "/pool/"+w.Pool, "Pool.Audit") {
+		if g == nil || !g.Read || w.Pool == "" || g.Pool != "" || x.snap.Holds("/pool/"+w.Pool, "Pool.Audit") {
 			continue
 		}
 		hidden[w.Pool] = append(hidden[w.Pool], g)

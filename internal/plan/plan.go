@@ -5,6 +5,7 @@ package plan
 import (
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/wire"
 )
 
@@ -43,6 +44,12 @@ type Action struct {
 	// Refused says that PVE will refuse this action and why (missing right,
 	// root-only field); "" = nothing known against it.
 	Refused string
+	// RootOnly is true where Refused is certain: PVE refuses the field to every
+	// token. Apply then does not even try.
+	RootOnly bool
+	// Disrupts is true for a step that takes a running guest down to bring it
+	// up again; apply runs few of these at a time.
+	Disrupts bool
 }
 
 // Step is what apply executes; one type per verb family.
@@ -52,6 +59,9 @@ type Step interface{ step() }
 type DownloadStep struct {
 	Storage, Filename string
 	Params            wire.Params
+	// Nodes are the nodes that the file then serves: more than the one that
+	// fetches it where the storage is shared.
+	Nodes []string
 }
 
 // CreateStep creates a guest; Mark makes it a template afterwards.
@@ -72,7 +82,12 @@ type CloneStep struct {
 	// Resource is the desired object: the post-clone write is the plain diff
 	// of it against the clone as PVE made it.
 	Resource *kind.Resource
-	Start    bool
+	// Description is the template's own text, which a clone gets back when its
+	// manifest declares none; "" = it has none.
+	Description string
+	// Options are what comparing the clone's tags needs.
+	Options live.Options
+	Start   bool
 }
 
 // UpdateStep is one config write.
@@ -93,10 +108,11 @@ type PoolMove struct{ From, To string }
 
 // ResizeStep grows one volume.
 type ResizeStep struct {
-	Guest  string
-	Key    string
-	To     wire.Size
-	Digest string
+	Guest   string
+	Key     string
+	Storage string
+	To      wire.Size
+	Digest  string
 }
 
 // MarkStep makes a guest a template.
@@ -116,7 +132,8 @@ type PowerStep struct {
 type MigrateStep struct {
 	Guest  string
 	From   string
-	Online bool
+	To     string
+	Params wire.Params // what PVE needs for this guest: online, restart, with-local-disks
 }
 
 // DeleteStep deletes a guest after its identity was read again.
@@ -127,6 +144,9 @@ type DeleteStep struct {
 	Running  bool     // shut down cleanly first
 	Volumes  []string // that go with it, for the plan's text
 	Commit   string   // git's word: what removed the declaration
+	// LinkedUnknown names storages on which PVE cannot tell the template's
+	// linked clones.
+	LinkedUnknown []string
 }
 
 func (DownloadStep) step() {}

@@ -1,0 +1,91 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/proxops/proxops/internal/plan"
+	"github.com/proxops/proxops/internal/pve"
+)
+
+// power takes a guest down, brings it up, or both. What the guest is by now
+// counts, not what the plan saw: PVE refuses to start a running guest, and to
+// stop a container that does not run.
+func (w *worker) power(ctx context.Context, n *pve.Node, vmid int, step plan.PowerStep) error {
+	t := pve.GuestType(step.Guest)
+	st, err := n.GuestStatus(ctx, n.Name(), t, vmid)
+	if err != nil {
+		return err
+	}
+	if st.Lock != "" {
+		return later("locked (%s)", st.Lock)
+	}
+	running := st.Status == "running"
+	if step.Stop && running {
+		if err := w.shutdown(ctx, n, t, vmid, step); err != nil {
+			return err
+		}
+		running = false
+		w.tookDown = true
+	}
+	if !step.Start || running {
+		return nil
+	}
+	// A guest that was just taken down is brought up whatever happens to ctx.
+	if step.Stop {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := w.took(n.Start(ctx, t, vmid)); err != nil {
+		if step.Stop {
+			return fmt.Errorf("it was shut down, but does not start: %w", err)
+		}
+		return err
+	}
+	if step.HA {
+		return w.await(ctx, n, t, vmid, "running", w.o.Shutdown)
+	}
+	return nil
+}
+
+func (w *worker) shutdown(ctx context.Context, n *pve.Node, t pve.GuestType, vmid int, step plan.PowerStep) error {
+	err := w.took(n.Shutdown(ctx, t, vmid, w.o.Shutdown, step.Force))
+	if pve.Is(err, pve.KindTaskFailed) {
+		hint := ": shut it down by hand, or set the annotation proxops/force-stop: \"true\""
+		if step.Force {
+			hint = ""
+		}
+		return fmt.Errorf("it does not shut down within %s%s: %w", w.o.Shutdown, hint, err)
+	}
+	if err != nil {
+		return err
+	}
+	if step.HA {
+		return w.await(ctx, n, t, vmid, "stopped", w.o.Shutdown)
+	}
+	return nil
+}
+
+// beginDisruption waits for a place among the guests that may be down at a
+// time. After one failed no other is taken down: what broke it may break them
+// all.
+func (w *worker) beginDisruption(ctx context.Context) error {
+	if w.disrupted {
+		return nil
+	}
+	select {
+	case w.disrupt <- struct{}{}:
+		w.disrupted = true
+	case <-ctx.Done():
+		return errInterrupted
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.upset
+}
+
+func (w *worker) endDisruption() {
+	if w.disrupted {
+		<-w.disrupt
+		w.disrupted = false
+	}
+}

@@ -1,0 +1,306 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/plan"
+	"github.com/proxops/proxops/internal/pve"
+)
+
+// Options bound a run. Zero values mean the default in brackets.
+type Options struct {
+	Parallel       int                       // objects worked on at a time [4]
+	PerStorage     int                       // allocating tasks at a time on one storage [2]: PVE waits 10 s for a storage's lock
+	MaxDisruptions int                       // running guests taken down at a time [1]
+	Shutdown       time.Duration             // how long a guest may take to shut down [3m]
+	Shared         func(storage string) bool // whether a storage is one for all nodes; nil = none is
+	// Events hears of every action's start, progress and end. Calls do not
+	// overlap; it must not block.
+	Events func(Event)
+}
+
+// EventKind says what an Event tells.
+type EventKind string
+
+// The events of an action, in their order.
+const (
+	Started  EventKind = "started"
+	Progress EventKind = "progress"
+	Ended    EventKind = "ended"
+)
+
+// Event is one step of one action, for live progress.
+type Event struct {
+	Kind    EventKind
+	Index   int // of the action in the plan
+	Action  plan.Action
+	UPID    string
+	Elapsed time.Duration
+	Lines   []string      // Progress: new lines of the task's log
+	Result  *ActionResult // Ended
+}
+
+// Run executes a plan: level by level, the objects of a level in parallel, the
+// actions of one object in their order, so that no guest has two writers.
+//
+// When ctx ends nothing new is started; a task that runs is left to PVE. The
+// result holds every action of the plan in the plan's order, also those that
+// were not reached.
+func Run(ctx context.Context, c *pve.Client, p plan.Plan, o Options) Result {
+	r := &run{c: c, o: o.defaults(), p: p, results: make([]ActionResult, len(p.Actions)), storages: map[string]chan struct{}{}}
+	r.disrupt = make(chan struct{}, r.o.MaxDisruptions)
+	before := c.Reader().Writes()
+	for i, a := range p.Actions {
+		r.results[i] = ActionResult{Action: a, Outcome: Deferred, Err: errInterrupted}
+	}
+	for _, level := range r.levels() {
+		var g errgroup.Group
+		g.SetLimit(r.o.Parallel)
+		for _, chain := range level {
+			g.Go(func() error { r.chain(ctx, chain); return nil })
+		}
+		_ = g.Wait()
+	}
+	return Result{Actions: r.results, Interrupted: ctx.Err() != nil, Writes: c.Reader().Writes() - before}
+}
+
+var errInterrupted = errors.New("not started: interrupted")
+
+func (o Options) defaults() Options {
+	if o.Parallel <= 0 {
+		o.Parallel = 4
+	}
+	if o.PerStorage <= 0 {
+		o.PerStorage = 2
+	}
+	if o.MaxDisruptions <= 0 {
+		o.MaxDisruptions = 1
+	}
+	if o.Shutdown <= 0 {
+		o.Shutdown = 3 * time.Minute
+	}
+	if o.Shared == nil {
+		o.Shared = func(string) bool { return false }
+	}
+	return o
+}
+
+// run is one Run under way.
+type run struct {
+	c       *pve.Client
+	o       Options
+	p       plan.Plan
+	disrupt chan struct{}
+
+	mu       sync.Mutex // guards what follows, and the order of events
+	results  []ActionResult
+	storages map[string]chan struct{}
+	upset    error // a disruption failed: no further ones in this run
+}
+
+// levels groups the plan's actions: by level, and in it by object. The plan's
+// order is kept in both.
+func (r *run) levels() [][][]int {
+	type key struct {
+		vmid     int
+		node, id string
+	}
+	var out [][][]int
+	index := map[key]int{}
+	for i, a := range r.p.Actions {
+		if i == 0 || a.Level != r.p.Actions[i-1].Level {
+			out = append(out, nil)
+			index = map[key]int{}
+		}
+		k := key{vmid: a.VMID}
+		if a.VMID == 0 {
+			k = key{node: a.Node, id: a.ID}
+		}
+		last := &out[len(out)-1]
+		at, ok := index[k]
+		if !ok {
+			at = len(*last)
+			index[k] = at
+			*last = append(*last, nil)
+		}
+		(*last)[at] = append((*last)[at], i)
+	}
+	return out
+}
+
+// chain runs the actions of one object. A failure defers the rest, with one
+// exception: a guest that this chain took down is brought up again.
+func (r *run) chain(ctx context.Context, indexes []int) {
+	w := &worker{run: r}
+	defer func() { w.endDisruption() }()
+	var broken error
+	for _, i := range indexes {
+		a := r.p.Actions[i]
+		comesBack := a.Verb == plan.Start && a.Disrupts && w.tookDown
+		switch {
+		case ctx.Err() != nil && !comesBack:
+			return
+		case broken != nil && !comesBack:
+			r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: broken})
+			continue
+		}
+		if err := r.prerequisite(a); err != nil {
+			r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: err})
+			broken = err
+			continue
+		}
+		actx := ctx
+		if comesBack {
+			actx = context.WithoutCancel(ctx)
+		}
+		res := r.one(actx, w, i, a)
+		if res.Outcome != Done && res.Outcome != Warned && !(a.RootOnly && a.Verb == plan.Update) {
+			broken = fmt.Errorf("an earlier step of this object did not succeed: %s", a.Verb)
+		}
+	}
+}
+
+// one runs one action and tells of it.
+func (r *run) one(ctx context.Context, w *worker, i int, a plan.Action) ActionResult {
+	if a.RootOnly {
+		return r.end(i, ActionResult{Action: a, Outcome: Failed, Err: fmt.Errorf("not sent: %s", a.Refused)})
+	}
+	if a.Disrupts {
+		if err := w.beginDisruption(ctx); err != nil {
+			return r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: err})
+		}
+	}
+	release, err := r.allocate(ctx, a)
+	if err != nil {
+		return r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: errInterrupted})
+	}
+	defer release()
+	start := time.Now()
+	r.event(Event{Kind: Started, Index: i, Action: a})
+	hooked := pve.WithTaskHook(ctx, func(e pve.TaskEvent) {
+		r.event(Event{Kind: Progress, Index: i, Action: a, UPID: string(e.UPID), Elapsed: e.Elapsed, Lines: e.Lines})
+	})
+	w.res = ActionResult{Action: a, Started: start}
+	w.settle(w.do(hooked, a))
+	w.res.Took = time.Since(start)
+	if a.Disrupts && w.res.Outcome == Failed {
+		r.mu.Lock()
+		r.upset = fmt.Errorf("%s of %s failed: no further running guest is taken down in this run", a.Verb, a.Ref)
+		r.mu.Unlock()
+	}
+	return r.end(i, w.res)
+}
+
+func (r *run) event(e Event) {
+	if r.o.Events == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.o.Events(e)
+}
+
+func (r *run) end(i int, res ActionResult) ActionResult {
+	r.mu.Lock()
+	r.results[i] = res
+	r.mu.Unlock()
+	r.event(Event{Kind: Ended, Index: i, Action: res.Action, UPID: res.UPID, Elapsed: res.Took, Result: &res})
+	return res
+}
+
+// prerequisite names an object that the action needs and that this run did not
+// bring about.
+func (r *run) prerequisite(a plan.Action) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, res := range r.results {
+		done := res.Outcome == Done || res.Outcome == Warned
+		if done || r.p.Actions[i].Level >= a.Level || !slices.Contains(a.Needs, res.Action.Ref) {
+			continue
+		}
+		if d, ok := res.Action.Do.(plan.DownloadStep); ok && !slices.Contains(d.Nodes, a.Node) {
+			continue
+		}
+		return fmt.Errorf("waits for %s: %s %s", res.Action.Ref, res.Action.Verb, res.Outcome)
+	}
+	return nil
+}
+
+// allocate waits until the storages that the action allocates on have room for
+// one more task, always in the same order.
+func (r *run) allocate(ctx context.Context, a plan.Action) (release func(), err error) {
+	var held []chan struct{}
+	release = func() {
+		for _, ch := range held {
+			<-ch
+		}
+	}
+	for _, name := range r.locks(a) {
+		r.mu.Lock()
+		ch, ok := r.storages[name]
+		if !ok {
+			ch = make(chan struct{}, r.o.PerStorage)
+			r.storages[name] = ch
+		}
+		r.mu.Unlock()
+		select {
+		case ch <- struct{}{}:
+			held = append(held, ch)
+		case <-ctx.Done():
+			release()
+			return nil, ctx.Err()
+		}
+	}
+	return release, nil
+}
+
+// locks names the storages that an action allocates on: a local storage is
+// another one on each node.
+func (r *run) locks(a plan.Action) []string {
+	var storages []string
+	switch step := a.Do.(type) {
+	case plan.DownloadStep:
+		storages = []string{step.Storage}
+	case plan.CreateStep:
+		storages = step.Storages
+	case plan.CloneStep:
+		storages = step.Storages
+	case plan.UpdateStep:
+		storages = step.Storages
+	case plan.ResizeStep:
+		storages = []string{step.Storage}
+	}
+	var out []string
+	for _, s := range storages {
+		if !r.o.Shared(s) {
+			s = a.Node + "/" + s
+		}
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Counts are the numbers of a result's outcomes.
+func (r Result) Counts() map[Outcome]int {
+	out := map[Outcome]int{}
+	for _, a := range r.Actions {
+		out[a.Outcome]++
+	}
+	return out
+}
+
+// OK reports whether an object's actions all succeeded.
+func (r Result) OK(ref kind.Ref) bool {
+	return !slices.ContainsFunc(r.Actions, func(a ActionResult) bool {
+		return a.Action.Ref == ref && a.Outcome != Done && a.Outcome != Warned
+	})
+}

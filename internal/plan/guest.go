@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/live"
+)
+
+// guest plans one VM, container or template. The vmid is the identity: PVE
+// has one id space for the whole cluster, so the guest is looked for wherever
+// it lives, and every question that could make it somebody else's is asked
+// before anything is compared.
+func (m *maker) guest(r *kind.Resource, spec kind.GuestSpec) {
+	node, id := spec.Place()
+	o := m.object(r, node, id, strconv.Itoa(id))
+	g := m.s.Guests[id]
+	if g == nil {
+		m.absent(o, spec)
+		return
+	}
+	o.row.Node = g.Node
+	if state, why := m.unusable(o, g); state != "" {
+		o.block("", why)
+		o.done(state, why)
+		return
+	}
+	claim, mine := m.claim(o, spec, g)
+	if !mine {
+		o.block("", "the guest with its vmid is not ours")
+		o.done(Anomalous, "")
+		return
+	}
+	if g.Node != node && !m.misplaced(o, spec, g) {
+		return
+	}
+	m.existing(o, spec, g, claim)
+}
+
+// unusable gives the state of an object whose guest cannot be planned now.
+func (m *maker) unusable(o *object, g *live.Guest) (ObjectState, string) {
+	n, known := m.s.Nodes[g.Node]
+	switch {
+	case known && !n.Allowed:
+		why := fmt.Sprintf("guest %d lives on node %s, which is not on the cluster's allow-list: hands off", g.VMID, g.Node)
+		o.anomaly("node", why, "move it to an allowed node, or add the node to `nodes` in the cluster's config.yaml")
+		return Anomalous, why
+	case g.Unknown != "":
+		return Unknown, g.Unknown
+	case !known || !n.Online || !g.Read:
+		return Unknown, fmt.Sprintf("node %s does not answer", g.Node)
+	case g.Busy != "":
+		return Skipped, g.Busy
+	}
+	return "", ""
+}
+
+// claim decides whether the guest with the wanted vmid is ours. It is when it
+// carries the ownership tag or is a clone of ours whose configuration broke
+// off. Otherwise it may be claimed, by its first update, only if its type
+// matches and it bears the wanted name or the manifest says so; anything else
+// is somebody's guest, and nothing is written to it.
+func (m *maker) claim(o *object, spec kind.GuestSpec, g *live.Guest) (claim, mine bool) {
+	if g.Type != o.r.Kind.Guest {
+		o.anomaly("vmid", fmt.Sprintf("vmid %d is a %s on %s, the manifest is a %s: nothing is written", g.VMID, word(g.Type, g.Template), g.Node, o.r.Kind.Name),
+			"give the manifest a free vmid, or remove the guest by hand")
+		return false, false
+	}
+	if g.Template && !o.r.Kind.Template {
+		o.anomaly("vmid", fmt.Sprintf("vmid %d is a template on %s, the manifest is a %s: PVE has no way back from a template, nothing is written", g.VMID, g.Node, o.r.Kind.Name),
+			"make the manifest a "+templateKind(g.Type)+", or give it a free vmid")
+		return false, false
+	}
+	if g.Tagged(kind.OwnerTag) || m.unfinishedClone(spec, g) {
+		return false, true
+	}
+	if g.Name == spec.WantName() || o.r.Annotations.Claim {
+		return true, true
+	}
+	o.anomaly("vmid", fmt.Sprintf("vmid %d is the guest %q on %s, which does not carry the tag %s: it is somebody else's, nothing is written", g.VMID, g.Name, g.Node, kind.OwnerTag),
+		fmt.Sprintf("give the manifest a free vmid; if the guest is meant, name it %q or set the annotation proxops/claim: \"true\"", spec.WantName()))
+	return false, false
+}
+
+func word(guestType string, template bool) string {
+	switch {
+	case guestType == "lxc" && template:
+		return "container template"
+	case guestType == "lxc":
+		return "container"
+	case template:
+		return "VM template"
+	}
+	return "VM"
+}
+
+func templateKind(guestType string) string { return kindOf(guestType, true).Name }
+
+// kindOf is the kind of a live guest.
+func kindOf(guestType string, template bool) *kind.Kind {
+	i := slices.IndexFunc(kind.All, func(k *kind.Kind) bool { return k.Guest == guestType && k.Template == template })
+	return kind.All[i]
+}
+
+// misplaced handles a guest of ours that lives on another node than its
+// manifest says. It reports whether planning goes on where the guest lives.
+func (m *maker) misplaced(o *object, spec kind.GuestSpec, g *live.Guest) bool {
+	node, _ := spec.Place()
+	where := fmt.Sprintf("it lives on %s, the manifest says %s", g.Node, node)
+	switch o.r.Annotations.Placement {
+	case "follow":
+		return true
+	case "migrate":
+		m.migrate(o, spec, g, where)
+	default:
+		d := m.delta(o.r, spec, g, false)
+		todo := "move it back, change `node`, or set the annotation proxops/placement to follow or migrate"
+		if n := len(changes(d.Edits)) + len(d.Grows); n > 0 {
+			where += fmt.Sprintf("; %d fields differ too: %s", n, paths(d))
+		}
+		o.anomaly("node", where+": nothing is written", todo)
+	}
+	o.block("", where)
+	o.done("", where)
+	return false
+}
+
+// delta is what separates the guest from its manifest, with the rules that
+// need more than one field: the ownership tag, the text of an unfinished
+// clone.
+func (m *maker) delta(r *kind.Resource, spec kind.GuestSpec, g *live.Guest, afterClone bool) field.Delta {
+	description := ""
+	if afterClone {
+		description = m.templateText(spec)
+	}
+	return Configure(r, &g.Guest, m.s.Options, afterClone, description)
+}
+
+// existing plans a guest that is there and ours.
+func (m *maker) existing(o *object, spec kind.GuestSpec, g *live.Guest, claim bool) {
+	unfinished := m.unfinishedClone(spec, g)
+	d := m.delta(o.r, spec, g, unfinished)
+	o.anomalies = append(o.anomalies, d.Anomalies...)
+	o.anomalies = append(o.anomalies, spec.Undeclared(&g.Guest)...)
+	o.row.Waiting = d.Waiting
+	m.foreignPending(o, g, d)
+	m.preflight(o, spec, g.Node, d.Edits, &g.Guest)
+	m.steps(o, spec, g, d, reason(d, claim, unfinished))
+	if claim && o.r.Kind.Template && !g.Template {
+		o.anomaly("vmid", fmt.Sprintf("guest %d becomes a template when it is claimed: PVE has no way back", g.VMID), "")
+	}
+	if o.r.Kind.Template && !g.Template {
+		m.making[o.row.Ref] = true
+	}
+	o.done("", waitingText(o.row.Waiting))
+}
+
+// foreignPending shows what waits for a restart on keys that the manifest does
+// not own: a restart of ours would bring it about, too.
+func (m *maker) foreignPending(o *object, g *live.Guest, d field.Delta) {
+	ours := map[string]bool{}
+	for _, e := range d.Edits {
+		ours[e.Key] = true
+	}
+	for _, c := range d.Waiting {
+		key, _, _ := strings.Cut(c.Key, ".")
+		ours[key] = true
+	}
+	for _, key := range sortedKeys(g.Config) {
+		if e := g.Config[key]; ours[key] || e.Pending == nil && !e.Delete {
+			continue
+		}
+		o.anomaly("", fmt.Sprintf("%s has a change that waits for a restart and that the manifest does not own", key),
+			"restart the guest to let it take effect, or drop it with `"+tool(g.Type)+" set "+strconv.Itoa(g.VMID)+" --revert "+key+"`")
+	}
+}
+
+func tool(guestType string) string {
+	if guestType == "lxc" {
+		return "pct"
+	}
+	return "qm"
+}
+
+// reason words why an update is made.
+func reason(d field.Delta, claim, unfinished bool) string {
+	what := "drift: " + paths(d)
+	switch {
+	case unfinished:
+		return "the configuration of this clone broke off: it is written again"
+	case claim:
+		return "claims the guest: adds the tag " + kind.OwnerTag + "; " + what
+	}
+	return what
+}
+
+// paths names the first fields of a delta.
+func paths(d field.Delta) string {
+	var names []string
+	for _, c := range changes(d.Edits) {
+		names = append(names, c.Path)
+	}
+	for _, g := range d.Grows {
+		names = append(names, g.Change.Path)
+	}
+	const most = 3
+	if n := len(names) - most; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), n)
+	}
+	return strings.Join(names, ", ")
+}
+
+func changes(edits []field.Edit) []field.Change {
+	var out []field.Change
+	for _, e := range edits {
+		out = append(out, e.Changes...)
+	}
+	return out
+}
+
+func waitingText(waiting []field.Change) string {
+	if len(waiting) == 0 {
+		return ""
+	}
+	var keys []string
+	for _, c := range waiting {
+		keys = append(keys, c.Path)
+	}
+	return "waits for a restart: " + strings.Join(keys, ", ")
+}

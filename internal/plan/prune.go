@@ -1,0 +1,227 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/live"
+	"github.com/proxops/proxops/internal/repo"
+)
+
+// # What may be deleted, and why so little is
+//
+// A delete is the one thing that a wrong plan cannot take back. So the guests
+// that may be deleted are split off first, before any matching or comparing,
+// and every later rule can only take one away, never add one.
+//
+// The split: a guest is a candidate only if it carries our tag, lives on a
+// node of the allow-list, and its vmid is not declared, by whatever kind and
+// for whatever node. Everything else in the cluster is foreign and no rule
+// below ever sees it. Storage artifacts have no tag, so none can be one.
+//
+// The tag alone proves little: PVE copies it into every clone, also into one
+// that somebody made by hand. Git knows better. A candidate that the whole
+// history of the repository never declared is not ours (rule inherited-tag).
+//
+// A composition that lost a whole kind looks like a bad push, not like a
+// decision (vanished-kind). A listing with a hole in it proves no absence
+// (incomplete-read). PVE's own refusals are taken before they happen:
+// protection, the HA manager, linked clones. A locked guest is somebody's work
+// in progress (busy). What is left goes in order, guests before the templates
+// they may come from, until the cycle's budget is used up (budget).
+//
+// A suppressed delete stays in the plan, with the rule and what to do. And a
+// planned one is not yet done: apply reads tag and identity once more, since
+// the vmid may belong to another guest by then.
+
+// rule takes a candidate away when it answers with a text.
+type rule struct {
+	name string
+	why  func(m *maker, g *live.Guest) (text, todo string)
+}
+
+// rules are asked in this order; the budget comes after them all.
+var rules = []rule{
+	{"incomplete-read", incompleteRead},
+	{"vanished-kind", vanishedKind},
+	{"busy", busyGuest},
+	{"protection", protected},
+	{"ha", haManaged},
+	{"linked-clones", linkedClones},
+}
+
+// Candidates lists the vmids that prune considers: what git's word is needed
+// for. See Policy.Words.
+func Candidates(c *repo.Cluster, s *live.Snapshot) []int {
+	m := newMaker(c, s, Policy{})
+	var out []int
+	for _, g := range m.candidates() {
+		out = append(out, g.VMID)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// candidates splits the guests that are ours to delete from all the others.
+func (m *maker) candidates() []*live.Guest {
+	var out []*live.Guest
+	for id, g := range m.s.Guests {
+		if m.declared[id] == nil && g.Tagged(kind.OwnerTag) && m.s.Nodes[g.Node].Allowed {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b *live.Guest) int {
+		return cmp.Or(templatesLast(a, b), strings.Compare(a.Node, b.Node), cmp.Compare(a.VMID, b.VMID))
+	})
+	return out
+}
+
+func templatesLast(a, b *live.Guest) int {
+	switch {
+	case a.Template == b.Template:
+		return 0
+	case b.Template:
+		return -1
+	}
+	return 1
+}
+
+// prune plans the deletes.
+func (m *maker) prune() {
+	left := m.pol.PruneBudget
+	for _, g := range m.candidates() {
+		word := m.pol.Words[g.VMID]
+		if word.Never && m.pol.Prune != "tagged" {
+			m.inherited(g)
+			continue
+		}
+		if m.suppressed(g) {
+			continue
+		}
+		if m.pol.PruneBudget > 0 && left == 0 {
+			m.suppress(g, "budget", fmt.Sprintf("the budget of %d deletes a cycle is used up", m.pol.PruneBudget),
+				"it is deleted in a later cycle; --prune-budget or reconcile.prune-budget change the number")
+			continue
+		}
+		left--
+		m.delete(g, word)
+	}
+}
+
+func (m *maker) suppressed(g *live.Guest) bool {
+	for _, r := range rules {
+		if text, todo := r.why(m, g); text != "" {
+			m.suppress(g, r.name, text, todo)
+			return true
+		}
+	}
+	return false
+}
+
+func (m *maker) suppress(g *live.Guest, name, text, todo string) {
+	m.out.Suppressed = append(m.out.Suppressed, Suppressed{Kind: kindOf(g.Type, g.Template), Name: g.Name, Node: g.Node, VMID: g.VMID,
+		Rule: name, Text: text, Todo: todo})
+}
+
+// inherited reports a guest whose tag came from its template.
+func (m *maker) inherited(g *live.Guest) {
+	m.out.Anomalies = append(m.out.Anomalies, Anomaly{Ref: kind.Ref{Kind: kindOf(g.Type, g.Template).Name, Name: g.Name}, Node: g.Node, VMID: g.VMID,
+		ID: strconv.Itoa(g.VMID), Anomaly: field.Anomaly{Path: "tags",
+			Text: fmt.Sprintf("guest %d (%s) carries the tag %s, but %s: the tag is inherited or was set by hand, it is not deleted", g.VMID, g.Name, kind.OwnerTag, m.pol.Words[g.VMID]),
+			Todo: "declare the guest, or take the tag off it"}})
+}
+
+func (m *maker) delete(g *live.Guest, word Word) {
+	k := kindOf(g.Type, g.Template)
+	level := len(m.c.Levels)
+	if g.Template {
+		level++
+	}
+	step := DeleteStep{Guest: g.Type, Identity: g.Identity, Name: g.Name, Running: g.Running, Volumes: live.Volumes(&g.Guest),
+		Commit: word.Commit, LinkedUnknown: g.LinkedUnknown}
+	why := "not declared any more: " + word.String()
+	if len(g.LinkedUnknown) > 0 {
+		why += fmt.Sprintf("; PVE does not tell whether it has linked clones on %s, they would live on", strings.Join(g.LinkedUnknown, ", "))
+	}
+	a := Action{Verb: Delete, Ref: kind.Ref{Kind: k.Name, Name: g.Name}, Kind: k, Node: g.Node, VMID: g.VMID, ID: strconv.Itoa(g.VMID),
+		Level: level, Why: why, Do: step}
+	if g.Running {
+		a.Power = field.Stop
+	}
+	m.out.Actions = append(m.out.Actions, a)
+}
+
+// incompleteRead: what could not be read may be what would have kept it.
+func incompleteRead(m *maker, g *live.Guest) (text, todo string) {
+	switch {
+	case !m.s.Complete:
+		return "the cluster could not be read completely", "see the notes for what did not answer"
+	case g.Unknown != "" || !g.Read:
+		return "its config could not be read", "see the notes for what did not answer"
+	}
+	return "", ""
+}
+
+// vanishedKind: none of this kind is declared any more while tagged objects of
+// it live.
+func vanishedKind(m *maker, g *live.Guest) (text, todo string) {
+	k := kindOf(g.Type, g.Template)
+	if slices.ContainsFunc(m.resources, func(r *kind.Resource) bool { return r.Kind.Name == k.Name }) {
+		return "", ""
+	}
+	if slices.ContainsFunc(m.pol.PruneVanished, func(s string) bool { return strings.EqualFold(s, k.Name) }) {
+		return "", ""
+	}
+	return fmt.Sprintf("the composition declares no %s at all any more", k.Name),
+		"check that this is meant, then run apply --prune-vanished " + k.Name
+}
+
+func busyGuest(_ *maker, g *live.Guest) (text, todo string) {
+	if g.Busy == "" {
+		return "", ""
+	}
+	return g.Busy, "it is deleted when it is free"
+}
+
+func protected(_ *maker, g *live.Guest) (text, todo string) {
+	if v, _ := g.Get("protection"); v != "1" {
+		return "", ""
+	}
+	return "its protection is on", fmt.Sprintf("`%s set %d --protection 0` if it is to go", tool(g.Type), g.VMID)
+}
+
+func haManaged(_ *maker, g *live.Guest) (text, todo string) {
+	if g.HA == "" {
+		return "", ""
+	}
+	sid := "vm:" + strconv.Itoa(g.VMID)
+	if g.LXC {
+		sid = "ct:" + strconv.Itoa(g.VMID)
+	}
+	return "the HA manager looks after it (" + g.HA + ")", "`ha-manager remove " + sid + "` if it is to go"
+}
+
+func linkedClones(_ *maker, g *live.Guest) (text, todo string) {
+	if len(g.Linked) == 0 {
+		return "", ""
+	}
+	var ids []string
+	for _, id := range g.Linked {
+		ids = append(ids, strconv.Itoa(id))
+	}
+	return "linked clones depend on it: " + strings.Join(ids, ", "), "remove or fully copy the clones first"
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

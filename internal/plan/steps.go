@@ -1,0 +1,308 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/live"
+	"github.com/proxops/proxops/internal/wire"
+)
+
+// steps turns a delta into the guest's actions. Their order is the order in
+// which PVE keeps every value:
+//
+//   - a disk grows before its text is written again: text that PVE holds
+//     pending would bring the old size back at the next start (facts D);
+//   - a template is marked when its config is right;
+//   - power comes last, as actions of its own. Only where a change cannot be
+//     written while the guest runs, and the restart policy lets it be taken
+//     down, does the stop come first.
+func (m *maker) steps(o *object, spec kind.GuestSpec, g *live.Guest, d field.Delta, why string) {
+	edits, blockedEdits := m.writable(o, spec, g, d)
+	stopFirst := g.Running && (blockedEdits == nil && needsStop(edits) || !spec.Started() && needsRestart(edits))
+	restart := g.Running && spec.Started() && !stopFirst && m.restartsFor(o, edits)
+	if stopFirst {
+		m.stop(o, g, stopWhy(spec, edits), spec.Started())
+		for i := range edits {
+			edits[i].Impact = field.None
+		}
+	}
+	m.resize(o, g, d.Grows)
+	m.update(o, g, edits, why)
+	m.powerAndMark(o, spec, g, stopFirst, restart)
+}
+
+func (m *maker) powerAndMark(o *object, spec kind.GuestSpec, g *live.Guest, stopped, restart bool) {
+	running := g.Running && !stopped
+	if o.r.Kind.Template {
+		if running {
+			m.stop(o, g, "a template does not run", false)
+		}
+		if !g.Template {
+			o.act(Action{Verb: MarkTemplate, Node: g.Node, Why: "not a template yet", Do: MarkStep{Guest: g.Type}})
+		}
+		return
+	}
+	switch {
+	case running && !spec.Started():
+		m.stop(o, g, "state: stopped", false)
+	case !running && spec.Started():
+		why := "state: started"
+		if stopped {
+			why = "runs again after the change"
+		}
+		o.act(Action{Verb: Start, Node: g.Node, Why: why, Disrupts: stopped, Do: PowerStep{Guest: g.Type, Start: true, HA: g.HA != ""}})
+	case restart:
+		o.act(Action{Verb: Restart, Node: g.Node, Why: "restart policy " + m.pol.restart(o.r.Annotations) + ": " + restartWhy(o), Power: field.Stop, Disrupts: true,
+			Do: PowerStep{Guest: g.Type, Start: true, Stop: true, Force: o.r.Annotations.ForceStop, HA: g.HA != ""}})
+	}
+}
+
+// stop plans a clean shutdown; comesBack says that a start of ours follows.
+func (m *maker) stop(o *object, g *live.Guest, why string, comesBack bool) {
+	o.act(Action{Verb: Stop, Node: g.Node, Why: why, Power: field.Stop, Disrupts: comesBack,
+		Do: PowerStep{Guest: g.Type, Stop: true, Force: o.r.Annotations.ForceStop, HA: g.HA != ""}})
+}
+
+func stopWhy(spec kind.GuestSpec, edits []field.Edit) string {
+	if !spec.Started() {
+		return "state: stopped"
+	}
+	var keys []string
+	for _, e := range edits {
+		if e.Impact == field.Stop {
+			keys = append(keys, e.Key)
+		}
+	}
+	return "cannot be changed while it runs: " + strings.Join(keys, ", ")
+}
+
+func restartWhy(o *object) string {
+	var names []string
+	for _, c := range o.row.Waiting {
+		names = append(names, c.Path)
+	}
+	for _, a := range o.actions {
+		for _, c := range a.Changes {
+			if c.Impact == field.Pending {
+				names = append(names, c.Path)
+			}
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func needsStop(edits []field.Edit) bool {
+	return slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Impact == field.Stop })
+}
+
+func needsRestart(edits []field.Edit) bool {
+	return slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Impact == field.Stop || e.Impact == field.Pending })
+}
+
+// restartsFor reports whether the guest is restarted in this plan for keys of
+// ours that wait for it.
+func (m *maker) restartsFor(o *object, edits []field.Edit) bool {
+	if !needsRestart(edits) && len(o.row.Waiting) == 0 {
+		return false
+	}
+	ok, _ := m.pol.mayRestart(o.r.Annotations)
+	return ok
+}
+
+// writable splits off the edits that a running guest cannot take when the
+// restart policy does not let it be taken down: they are shown as waiting, and
+// are no action, because an action that never happens would never end.
+func (m *maker) writable(o *object, spec kind.GuestSpec, g *live.Guest, d field.Delta) (edits, blocked []field.Edit) {
+	edits = m.reverts(g, d.Edits)
+	if !g.Running || !needsStop(edits) || !spec.Started() {
+		return edits, nil
+	}
+	ok, when := m.pol.mayRestart(o.r.Annotations)
+	if ok {
+		return edits, nil
+	}
+	for i := 0; i < len(edits); {
+		if edits[i].Impact != field.Stop {
+			i++
+			continue
+		}
+		e := edits[i]
+		edits = slices.Delete(edits, i, i+1)
+		blocked = append(blocked, e)
+		o.row.Waiting = append(o.row.Waiting, e.Changes...)
+		for _, c := range e.Changes {
+			o.anomaly(c.Path, fmt.Sprintf("%s cannot be changed while the guest runs", e.Key), "stop it, "+when)
+		}
+	}
+	return edits, blocked
+}
+
+// reverts leaves the edits as they are but marks those that only undo what
+// somebody else left pending: PVE drops such a change at once.
+func (m *maker) reverts(g *live.Guest, edits []field.Edit) []field.Edit {
+	out := slices.Clone(edits)
+	for i, e := range out {
+		if g.Running && isRevert(&g.Guest, e) {
+			out[i].Impact = field.Live
+		}
+	}
+	return out
+}
+
+// isRevert reports whether the edit asks for what already runs.
+func isRevert(g *field.Guest, e field.Edit) bool {
+	now, ok := g.Config[e.Key]
+	if !ok || now.Pending == nil && !now.Delete || e.Create {
+		return false
+	}
+	if e.Delete {
+		return now.Value == nil
+	}
+	return now.Value != nil && !e.Value.IsSecret() && *now.Value == e.Value.String()
+}
+
+func (m *maker) resize(o *object, g *live.Guest, grows []field.Grow) {
+	for _, gr := range grows {
+		c := gr.Change
+		text, _ := g.Get(gr.Key)
+		storage, _, _ := strings.Cut(text, ":")
+		o.act(Action{Verb: Resize, Node: g.Node, Why: "grow: true", Power: impact(g, field.Live), Changes: []field.Change{c},
+			Do: ResizeStep{Guest: g.Type, Key: gr.Key, Storage: storage, To: gr.To, Digest: g.Digest}})
+	}
+}
+
+func impact(g *live.Guest, i field.Impact) field.Impact {
+	if g.Running {
+		return i
+	}
+	return field.None
+}
+
+// update plans the config writes: one, and a second for the keys that only
+// root@pam may write, so that PVE's refusal of those does not stop the others.
+func (m *maker) update(o *object, g *live.Guest, edits []field.Edit, why string) {
+	var plain, root []field.Edit
+	for _, e := range edits {
+		if e.RootOnly != "" && !m.s.RootTicket {
+			root = append(root, e)
+		} else {
+			plain = append(plain, e)
+		}
+	}
+	for _, part := range [][]field.Edit{plain, root} {
+		if len(part) == 0 {
+			continue
+		}
+		a := Action{Verb: Update, Node: g.Node, Why: why, Power: worst(part), Changes: changes(part)}
+		if part[0].RootOnly != "" && !m.s.RootTicket {
+			a.RootOnly, a.Refused = true, rootText(part)
+		}
+		step := UpdateOf(&g.Guest, part)
+		step.Digest = g.Digest
+		a.Do = step
+		o.act(a)
+	}
+}
+
+func rootText(edits []field.Edit) string {
+	var parts []string
+	for _, e := range edits {
+		if e.RootOnly == "" {
+			continue
+		}
+		name := e.Key
+		if len(e.Changes) > 0 {
+			name = e.Changes[0].Path
+		}
+		parts = append(parts, name+": "+e.RootOnly)
+	}
+	slices.Sort(parts)
+	return strings.Join(slices.Compact(parts), "; ") + ": PVE refuses it to every token"
+}
+
+func worst(edits []field.Edit) field.Impact {
+	var out field.Impact
+	for _, e := range edits {
+		out = max(out, e.Impact)
+	}
+	return out
+}
+
+// UpdateOf is the config write that makes the edits.
+func UpdateOf(g *field.Guest, edits []field.Edit) UpdateStep {
+	step := UpdateStep{Guest: guestType(g)}
+	edits = slices.Clone(edits)
+	slices.SortFunc(edits, func(a, b field.Edit) int { return cmp.Compare(a.Key, b.Key) })
+	data := false // what ends up on the cloud-init drive changes
+	for _, e := range edits {
+		data = data || cloudInitData(e.Key)
+		switch {
+		case e.Key == "pool":
+			from, _ := g.Get("pool")
+			step.Pool = &PoolMove{From: from}
+			if !e.Delete {
+				step.Pool.To = e.Value.String()
+			}
+		case g.Running && isRevert(g, e):
+			step.Revert = append(step.Revert, e.Key)
+		case e.Delete:
+			step.Delete = append(step.Delete, e.Key)
+		default:
+			step.Params.Set(e.Key, e.Value)
+		}
+		if e.Create && e.Storage != "" && !slices.Contains(step.Storages, e.Storage) {
+			step.Storages = append(step.Storages, e.Storage)
+		}
+	}
+	step.RegenerateCloudInit = data && g.Running && !g.LXC && hasCloudInitDrive(g)
+	return step
+}
+
+func guestType(g *field.Guest) string {
+	if g.LXC {
+		return "lxc"
+	}
+	return "qemu"
+}
+
+// cloudInitData reports whether a VM's key ends up on its cloud-init drive.
+// PVE writes the drive at each start; a running guest sees a change at its
+// next reboot only if the drive is written anew now.
+func cloudInitData(key string) bool {
+	switch key {
+	case "ciuser", "cipassword", "citype", "cicustom", "ciupgrade", "sshkeys", "nameserver", "searchdomain":
+		return true
+	}
+	return strings.HasPrefix(key, "ipconfig")
+}
+
+func hasCloudInitDrive(g *field.Guest) bool {
+	for key, e := range g.Config {
+		if e.Value != nil && wire.IsVolumeKey(g.LXC, key) && wire.IsCloudInit(firstToken(*e.Value)) {
+			return true
+		}
+	}
+	return false
+}
+
+// params are the parameters of a create call.
+func params(edits []field.Edit) (out wire.Params, storages []string) {
+	edits = slices.Clone(edits)
+	slices.SortFunc(edits, func(a, b field.Edit) int { return cmp.Compare(a.Key, b.Key) })
+	for _, e := range edits {
+		if e.Delete {
+			continue
+		}
+		out.Set(e.Key, e.Value)
+		if e.Storage != "" && !slices.Contains(storages, e.Storage) {
+			storages = append(storages, e.Storage)
+		}
+	}
+	slices.Sort(storages)
+	return out, storages
+}
