@@ -291,9 +291,7 @@ func TestSymlinkStays(t *testing.T) {
 	}
 }
 
-// Comments survive wherever they stand, also where YAML moves them.
-func TestCommentsKept(t *testing.T) {
-	text := `# c1
+const commented = `# c1
 secrets:
     # c2
     a: x # c3
@@ -309,6 +307,10 @@ extra:
 other: {}
 # c10
 `
+
+// Comments survive wherever they stand, also where YAML moves them.
+func TestCommentsKept(t *testing.T) {
+	text := commented
 	env, r := newKey(t)
 	path := filepath.Join(t.TempDir(), "s")
 	if err := Create(path, []string{r}, secret.New(text)); err != nil {
@@ -338,5 +340,27 @@ other: {}
 				t.Errorf("also changed: %s", l)
 			}
 		}
+	}
+}
+
+// A comment that SOPS itself wrote where YAML moves it is opened all the same.
+func TestStrayCommentOpened(t *testing.T) {
+	path, env, _ := newFile(t)
+	d := open(t, path, env)
+	branches, err := store(0).LoadPlainFile([]byte(commented)) // as sops encrypt does
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := seal(branches[0], d.meta, d.key, newSealer(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := decode(raw, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := back.Plaintext()
+	if err != nil || strings.Contains(text.Reveal(), "ENC[") || strings.Count(text.Reveal(), "# c") != 10 {
+		t.Errorf("%v\n%s", err, text.Reveal())
 	}
 }

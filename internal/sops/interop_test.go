@@ -54,6 +54,13 @@ func TestSopsReadsOurs(t *testing.T) {
 			t.Errorf("%s: got %q", ref, got)
 		}
 	}
+	comments := filepath.Join(t.TempDir(), "comments.yaml")
+	if err := Create(comments, []string{mine}, secret.New(commented)); err != nil {
+		t.Fatal(err)
+	}
+	if got := sops(t, env, "decrypt", comments); strings.Contains(got, "ENC[") || strings.Count(got, "# c") != 10 {
+		t.Errorf("comments:\n%s", got)
+	}
 	other, theirs := newKey(t)
 	if err := Rekey(t.Context(), path, env, []string{theirs}, nil); err != nil {
 		t.Fatal(err)
