@@ -35,3 +35,7 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// Nearest is the closest of names to s, or "" when none is close; for "did you
+// mean" in messages.
+func Nearest(s string, names []string) string { return nearest(s, names) }

@@ -104,4 +104,3 @@ func (o *origin) setRef(name string, h plumbing.Hash) {
 	o.t.Helper()
 	must(o.t, o.repo.Storer.SetReference(plumbing.NewHashReference(plumbing.ReferenceName(name), h)))
 }
-
