@@ -20,6 +20,9 @@ type realm struct {
 }
 
 func (s *realm) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/ticket") {
+		time.Sleep(time.Second) // so that others come meanwhile
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {

@@ -57,7 +57,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("%s: %w", cfg.Name, err)
 	}
 	c := &core{name: cfg.Name, nodes: slices.Clone(cfg.Nodes), wire: w,
-		eps:            &endpoints{list: list, coolDown: orElse(cfg.CoolDown, time.Minute)},
+		eps:            &endpoints{list: list, coolDown: orElse(cfg.CoolDown, time.Minute), asking: semaphore.NewWeighted(1)},
 		slots:          semaphore.NewWeighted(int64(orElse(cfg.MaxInFlight, 8))),
 		retries:        rate.NewLimiter(2, 30),
 		requestTimeout: orElse(cfg.RequestTimeout, 60*time.Second),

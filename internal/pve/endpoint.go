@@ -11,13 +11,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // endpoint is one base URL of the cluster.
 type endpoint struct {
 	base     string // scheme, host, path prefix; no trailing slash
 	host     string
-	verified bool      // belongs to the cluster; guarded by endpoints.verify
+	verified bool      // belongs to the cluster; this and the next are guarded by endpoints.mu
 	refused  *Error    // belongs to another one
 	until    time.Time // when to look again
 }
@@ -31,9 +33,9 @@ type endpoints struct {
 	mu     sync.Mutex
 	active int
 	since  time.Time // when the first one was last found unreachable
-
-	verify sync.Mutex
 	known  *identity
+
+	asking *semaphore.Weighted // one caller at a time finds out whose an endpoint is
 }
 
 // parseEndpoints accepts https URLs, and http ones of loopback addresses.
@@ -146,19 +148,22 @@ func (c *core) verify(ctx context.Context, ep *endpoint, cr cred, login bool) *E
 	if len(c.eps.list) == 1 || login {
 		return nil
 	}
-	c.eps.verify.Lock()
-	defer c.eps.verify.Unlock()
-	if ep.verified {
-		return nil
+	if done, e := c.eps.verdict(ep); done {
+		return e
 	}
-	if ep.refused != nil && time.Now().Before(ep.until) {
-		again := *ep.refused
-		return &again
+	if err := c.eps.asking.Acquire(ctx, 1); err != nil {
+		return c.canceled(request{method: http.MethodGet, path: "/cluster/status"}, err)
+	}
+	defer c.eps.asking.Release(1)
+	if done, e := c.eps.verdict(ep); done {
+		return e
 	}
 	id, e := c.identify(ctx, ep, cr)
 	if e != nil {
 		return e
 	}
+	c.eps.mu.Lock()
+	defer c.eps.mu.Unlock()
 	if c.eps.known != nil && !id.same(*c.eps.known) {
 		ep.refused = &Error{Kind: KindWrongCluster, Cluster: c.name,
 			Message: fmt.Sprintf("endpoint %s is another cluster: it shows %s, the others %s", ep.host, id, *c.eps.known),
@@ -169,6 +174,17 @@ func (c *core) verify(ctx context.Context, ep *endpoint, cr cred, login bool) *E
 	}
 	c.eps.known, ep.verified, ep.refused = &id, true, nil
 	return nil
+}
+
+// verdict tells what is known about an endpoint already.
+func (e *endpoints) verdict(ep *endpoint) (done bool, refused *Error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ep.verified || ep.refused == nil || !time.Now().Before(ep.until) {
+		return ep.verified, nil
+	}
+	own := *ep.refused // callers share the verdict, not the error
+	return true, &own
 }
 
 func (c *core) identify(ctx context.Context, ep *endpoint, cr cred) (identity, *Error) {
@@ -213,8 +229,8 @@ func (s ClusterStatus) identity() identity {
 // refresh notes the node set of now, so that a cluster that grows while we run
 // can still be told from another one.
 func (e *endpoints) refresh(s ClusterStatus) {
-	e.verify.Lock()
-	defer e.verify.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.known != nil {
 		id := s.identity()
 		e.known = &id

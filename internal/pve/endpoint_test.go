@@ -3,6 +3,7 @@ package pve
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,8 @@ import (
 
 // estate is three endpoints with their cluster's status.
 type estate struct {
+	mu      sync.Mutex
+	slow    time.Duration
 	down    map[string]bool
 	status  map[string]any // host: data of /cluster/status
 	hosts   []string       // who answered what else
@@ -30,6 +33,9 @@ func newEstate() *estate {
 }
 
 func (s *estate) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(s.slow)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	h := r.URL.Host
 	if s.down[h] {
 		return nil, dialError()
@@ -170,6 +176,27 @@ func TestLoneNodesAreToldApart(t *testing.T) {
 		s.down["a:8006"] = true
 		if _, err := c.Version(t.Context()); err == nil || !strings.Contains(err.Error(), "another cluster") {
 			t.Error(err)
+		}
+	})
+}
+
+// Many callers at once ask once whose an endpoint is.
+func TestVerifyingIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newEstate()
+		s.slow = 100 * time.Millisecond
+		c := s.client(t, "a", "b")
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				if _, err := c.Version(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := c.Stats().Reads; n != 7 {
+			t.Errorf("%d reads for six callers", n)
 		}
 	})
 }

@@ -451,13 +451,17 @@ func (r *Reader) TaskTail(ctx context.Context, u UPID, n int) ([]string, error) 
 // may be left of a write whose outcome is unknown. Since is a time of our
 // clock; the node's is known from its answers.
 func (r *Reader) FindTask(ctx context.Context, node string, vmid int, kind string, since time.Time) (Task, bool, error) {
-	list, err := r.Tasks(ctx, node, TaskFilter{VMID: vmid, Type: kind})
+	return r.findTask(ctx, node, TaskFilter{VMID: vmid, Type: kind}, strconv.Itoa(vmid), since)
+}
+
+func (r *Reader) findTask(ctx context.Context, node string, f TaskFilter, id string, since time.Time) (Task, bool, error) {
+	list, err := r.Tasks(ctx, node, f)
 	if err != nil {
 		return Task{}, false, err
 	}
 	from := since.Add(r.core.skew()).Truncate(time.Second).Add(-time.Second)
 	for _, t := range list {
-		if !t.Start.Before(from) && r.core.auth.owns(t) && !r.core.followed.has(t.UPID) {
+		if t.UPID.ID() == id && !t.Start.Before(from) && r.core.auth.owns(t) && !r.core.followed.has(t.UPID) {
 			return t, true, nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -106,6 +107,14 @@ func (w write) repeatable(e *Error) bool {
 	return guestLockFile(e.Message) || w.guarded && lockWait.MatchString(e.Message)
 }
 
+// taskID is the id that the write's task has in its UPID.
+func (w write) taskID() string {
+	if w.vmid != 0 {
+		return strconv.Itoa(w.vmid)
+	}
+	return w.file
+}
+
 func (c *Client) writeOnce(ctx context.Context, w write, scrub scrubber) (TaskResult, error) {
 	start := time.Now()
 	var upid UPID
@@ -115,7 +124,7 @@ func (c *Client) writeOnce(ctx context.Context, w write, scrub scrubber) (TaskRe
 	}
 	_, err := c.core.do(ctx, w.request(), out)
 	switch {
-	case Is(err, KindUnknownOutcome) && w.task != "" && w.vmid != 0:
+	case Is(err, KindUnknownOutcome) && w.task != "" && w.taskID() != "":
 		t, found := c.recover(ctx, w, start)
 		if !found {
 			return TaskResult{}, err
@@ -140,7 +149,7 @@ func (c *Client) recover(ctx context.Context, w write, since time.Time) (Task, b
 			return Task{}, false
 		case <-time.After(500 * time.Millisecond << i):
 		}
-		if t, ok, err := c.FindTask(ctx, w.node, w.vmid, w.task, since); err == nil && ok {
+		if t, ok, err := c.findTask(ctx, w.node, TaskFilter{VMID: w.vmid, Type: w.task}, w.taskID(), since); err == nil && ok {
 			c.core.log.Info("found the task of a write whose answer was lost", "cluster", c.core.name, "task", t.UPID)
 			return t, true
 		}

@@ -268,3 +268,26 @@ func TestSecretsAreScrubbed(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A download whose answer is lost is found by its file's name.
+func TestLostDownloadIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, name := range []string{"a.iso", "other.iso"} {
+			var upid string
+			c := inProcess(t, tokenAuth(), func(r *http.Request) (*http.Response, error) {
+				switch p := r.URL.Path; {
+				case r.Method == http.MethodPost:
+					upid = upidAt("download", name, "ops@pve!git")
+					return nil, resetError()
+				case strings.HasSuffix(p, "/tasks"):
+					return data([]any{map[string]any{"upid": upid, "type": "download", "id": name, "starttime": time.Now().Unix()}}), nil
+				}
+				return data(map[string]any{"status": "stopped", "exitstatus": "OK"}), nil
+			})
+			_, err := mustNode(t, c).Download(t.Context(), "local", params("url", "https://example.net/a.iso", "content", "iso", "filename", "a.iso"))
+			if found := err == nil; found != (name == "a.iso") || !found && !Is(err, KindUnknownOutcome) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

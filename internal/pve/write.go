@@ -146,8 +146,9 @@ func (n *Node) Delete(ctx context.Context, t GuestType, vmid int) (TaskResult, e
 // filename, checksum with checksum-algorithm, ... (facts F). An existing file
 // is an error of the task unless the checksum matches.
 func (n *Node) Download(ctx context.Context, storage string, p wire.Params) (TaskResult, error) {
+	file, _ := p.Get("filename")
 	return n.client.write(ctx, write{node: n.name, method: http.MethodPost,
-		path: at("nodes", n.name, "storage", storage, "download-url"), params: p, task: "download"})
+		path: at("nodes", n.name, "storage", storage, "download-url"), params: p, task: "download", file: file.String()})
 }
 
 // RegenerateCloudInit writes the cloud-init drive anew from the config.
@@ -203,6 +204,7 @@ type write struct {
 	params             wire.Params
 	vmid               int
 	task               string // the task's type, to find it when the answer is lost
+	file               string // a download's task has the file's name for its id
 	guarded            bool   // carries a digest: repeating it is safe, PVE compares
 	synchronous        bool   // answers null, no UPID
 	power              bool   // starts or stops: repeating it after a lock timeout in the task is safe
