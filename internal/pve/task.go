@@ -118,6 +118,7 @@ func (w write) taskID() string {
 func (c *Client) writeOnce(ctx context.Context, w write, scrub scrubber) (TaskResult, error) {
 	start := time.Now()
 	var upid UPID
+	var lost error
 	out := any(&upid)
 	if w.synchronous {
 		out = nil
@@ -129,14 +130,18 @@ func (c *Client) writeOnce(ctx context.Context, w write, scrub scrubber) (TaskRe
 		if !found {
 			return TaskResult{}, err
 		}
-		upid = t.UPID
+		upid, lost = t.UPID, err
 	case err != nil:
 		return TaskResult{}, err
 	}
 	if upid == "" {
 		return TaskResult{Exit: "OK", Duration: time.Since(start)}, nil
 	}
-	return c.follow(ctx, w, upid, scrub)
+	res, err := c.follow(ctx, w, upid, scrub)
+	if err == nil && lost != nil && w.makes != "" && c.Get(ctx, w.makes, nil, nil) != nil {
+		return TaskResult{}, lost // it was the task of another clone
+	}
+	return res, err
 }
 
 // recover looks for the task of a write whose answer was lost. A task that is

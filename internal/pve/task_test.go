@@ -30,6 +30,7 @@ type taskServer struct {
 	lost      bool // the write's answer is lost
 	listed    bool // the task list shows the task
 	failPolls int
+	other     bool // the task in the list was another clone's
 }
 
 func (s *taskServer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -58,6 +59,11 @@ func (s *taskServer) RoundTrip(r *http.Request) (*http.Response, error) {
 			lines = append(lines, map[string]any{"n": i + 1, "t": l})
 		}
 		return data(lines), nil
+	case strings.HasSuffix(p, "/qemu/101/config"):
+		if s.other {
+			return die("Configuration file 'nodes/pve01/qemu-server/101.conf' does not exist"), nil
+		}
+		return data(map[string]any{"digest": "d"}), nil
 	case strings.HasSuffix(p, "/tasks"):
 		var list []map[string]any
 		if s.listed && s.upid != "" {
@@ -87,6 +93,7 @@ func TestTasksAreFollowedToTheirEnd(t *testing.T) {
 		{name: "node away", s: taskServer{runs: time.Minute, exit: "OK", failPolls: 1e6}, kind: KindUnknownOutcome, says: "cannot be followed"},
 		{name: "answer lost, task found", s: taskServer{runs: time.Minute, exit: "OK", lost: true, listed: true}},
 		{name: "answer lost, task found, failed", s: taskServer{runs: time.Minute, exit: "no space", lost: true, listed: true}, kind: KindTaskFailed, says: "no space"},
+		{name: "answer lost, another clone's task found", s: taskServer{runs: time.Minute, exit: "OK", lost: true, listed: true, other: true}, kind: KindUnknownOutcome, says: "not repeated blindly"},
 		{name: "answer lost, no task", s: taskServer{lost: true}, kind: KindUnknownOutcome, says: "not repeated blindly"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -82,15 +82,17 @@ func (n *Node) Resize(ctx context.Context, t GuestType, vmid int, disk string, s
 // clone; send full=1 for a copy (facts E). A target node must be on the
 // allow-list too.
 func (n *Node) Clone(ctx context.Context, t GuestType, source, newid int, p wire.Params) (TaskResult, error) {
+	home := n.name
 	if target, ok := p.Get("target"); ok {
-		if err := n.client.core.allowed(target.Reveal()); err != nil {
+		home = target.Reveal()
+		if err := n.client.core.allowed(home); err != nil {
 			return TaskResult{}, err
 		}
 	}
 	p = slices.Clone(p)
 	p.Set("newid", wire.Plain(strconv.Itoa(newid)))
 	return n.client.write(ctx, write{node: n.name, method: http.MethodPost, path: n.guest(t, source, "clone"),
-		params: p, vmid: source, task: kindOf(t, "qmclone", "vzclone")})
+		params: p, vmid: source, task: kindOf(t, "qmclone", "vzclone"), makes: guestPath(home, t, newid, "config")})
 }
 
 // MarkTemplate turns a stopped guest into a template. For a container PVE
@@ -204,6 +206,7 @@ type write struct {
 	params             wire.Params
 	vmid               int
 	task               string // the task's type, to find it when the answer is lost
+	makes              string // config of the clone: its task is named after the source, which may have several
 	file               string // a download's task has the file's name for its id
 	guarded            bool   // carries a digest: repeating it is safe, PVE compares
 	synchronous        bool   // answers null, no UPID
