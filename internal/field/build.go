@@ -10,7 +10,7 @@ func Var[V any](o *Opt[V], name, key, token string, c Codec[V], doc string) *Row
 	if key == "" {
 		r.Role = RoleNone
 	}
-	r.member = c.Clear != nil
+	r.merges, r.member = c.Merge != nil, c.Merge != nil && c.Clear != nil
 	r.state = func() State { return o.state }
 	r.load = func(n *yamldoc.Node) error {
 		if n.Kind == yamldoc.Null {

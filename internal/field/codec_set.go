@@ -144,11 +144,18 @@ func flowStrings(ss []string) *yamldoc.Node {
 
 // Tags is a tag set. PVE takes commas, semicolons and blanks, sorts, removes
 // doubles and folds case unless the datacenter says otherwise (facts.md H).
-// owner is added to every write and never counts as a difference of the field;
-// dropped tags (an older tool's) vanish with a write.
+// owner is part of every wanted set, and all of it for null; adopt leaves it
+// out.
 func Tags(owner string) Codec[[]string] {
 	set := func(ss []string, env Env) []string { return wire.FoldTags(ss, env.TagsCaseSensitive) }
+	alone := func(live string) string { // null: the owner's tag alone
+		if owner != "" && slices.Equal(set(wire.SplitTags(live), Env{}), []string{strings.ToLower(owner)}) {
+			return live
+		}
+		return owner
+	}
 	return Codec[[]string]{
+		Clear: alone,
 		Type: Type{Name: "list of string", Pattern: wire.TagPattern, Examples: []string{"[web, prod]"}},
 		Parse: func(n *yamldoc.Node) ([]string, error) {
 			if n.Kind == yamldoc.Sequence && len(n.Items) == 0 {

@@ -161,27 +161,29 @@ func (w *work) bySlotTokens(r *Row) bool {
 // written to the key.
 func (w *work) apply(r *Row) bool {
 	env := w.d.g.Env
-	token := w.token(r)
-	live, has := w.old.Get(token)
-	has = has && (token != "" || w.has)
-	cur, _ := w.now.Get(token)
 	if w.bySlotTokens(r) {
 		return w.applyWhole(r)
 	}
+	token := w.token(r)
+	live, has := w.get(w.old, token)
+	cur, _ := w.get(w.now, token)
 	text, keep, differs := "", true, false
 	switch state := r.state(); {
 	case r.CreateOnly && !w.fresh(r) && !(env.AfterClone && r.Identity):
 		return true
-	case state == Absent && r.CreateDefault != "" && w.fresh(r):
+	case state == Absent && r.CreateDefault != "" && w.fresh(r) && (token == "" || w.wanted()):
 		text, differs = r.CreateDefault, true
 	case state == Null || state == Absent && r.Identity:
 		text = r.clear(cur)
-		keep, differs = text != "", has && r.clear(live) != live
+		keep, differs = text != "", r.clear(live) != live
 	case state == Absent:
 		return true
 	case r.WriteIfAbsent && has && !env.AfterClone:
 		return true
 	case has && !(r.WriteIfAbsent && env.AfterClone) && w.same(r, live, token):
+		if r.merges && cur != live {
+			w.now.Set(token, r.want(cur, env)) // another row of the set took more than its own
+		}
 		return true
 	case !has && r.HasDefault && r.equal(r.Default, env) && !(w.fresh(r) && w.explicit(token)):
 		return true
@@ -195,13 +197,22 @@ func (w *work) apply(r *Row) bool {
 		w.d.anomaly(r.Path, r.Fixed, "live is %s, the manifest wants %s", orNone(shown(r, live), has), r.wants())
 		return token != w.format.Default && token != ""
 	}
-	if keep {
+	switch {
+	case token == "":
+		w.now = wire.ParseProps(text, w.format) // text is "" when nothing is kept
+	case keep:
 		w.now.Set(token, text)
-	} else {
+	default:
 		w.now.Del(token)
 	}
 	w.differs = append(w.differs, r)
 	return true
+}
+
+// wanted reports whether the manifest wants anything in this key: defaults
+// alone do not make one.
+func (w *work) wanted() bool {
+	return w.edit.Create || slices.ContainsFunc(w.rows, func(r *Row) bool { return r.state() == Set })
 }
 
 // token is the row's token, or "" where the key has no tokens.
@@ -210,6 +221,17 @@ func (w *work) token(r *Row) string {
 		return ""
 	}
 	return r.Token
+}
+
+// get is a token's text, or the whole text for "".
+func (w *work) get(p wire.Props, token string) (string, bool) {
+	if token != "" {
+		return p.Get(token)
+	}
+	if strings.TrimSpace(p.String()) == "" {
+		return "", false
+	}
+	return p.String(), true
 }
 
 // same compares a set row with its live text. A row that owns the whole text
@@ -253,13 +275,12 @@ func shown(r *Row, live string) string {
 
 // finish turns what changed into an edit, and what waits into Waiting.
 func (w *work) finish() {
-	text := w.now.String()
 	var changed []*Row
 	for _, r := range w.differs {
 		token := w.token(r)
-		a, okA := w.old.Get(token)
-		b, okB := w.now.Get(token)
-		if a != b || okA != okB || token == "" && text != w.live || r.WriteIfAbsent {
+		a, okA := w.get(w.old, token)
+		b, okB := w.get(w.now, token)
+		if a != b || okA != okB || r.WriteIfAbsent {
 			changed = append(changed, r)
 		}
 	}
@@ -273,7 +294,7 @@ func (w *work) finish() {
 		return
 	}
 	w.keepSize()
-	text = w.now.String()
+	text := w.now.String()
 	hidden := false
 	for _, r := range changed {
 		hidden = hidden || r.Secret
@@ -326,10 +347,7 @@ func (w *work) name(r *Row) string {
 }
 
 func (w *work) side(r *Row, p wire.Props) *wire.Value {
-	text, ok := p.Get(w.token(r))
-	if w.token(r) == "" && !w.format.Plain {
-		text, ok = p.String(), !p.Empty()
-	}
+	text, ok := w.get(p, w.token(r))
 	if !ok {
 		return nil
 	}
@@ -356,11 +374,8 @@ func (w *work) waiting() {
 			continue
 		}
 		token := w.token(r)
-		a, okA := running.Get(token)
-		b, okB := w.old.Get(token)
-		if token == "" && !w.format.Plain {
-			a, okA, b, okB = running.String(), !running.Empty(), w.old.String(), w.has
-		}
+		a, okA := w.get(running, token)
+		b, okB := w.get(w.old, token)
 		switch {
 		case a == b && okA == okB:
 			continue

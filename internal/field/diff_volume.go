@@ -56,6 +56,7 @@ func (w *work) guardVolume() bool {
 		}
 		w.d.anomaly(w.guardPath(RoleStorage), "move the volume in PVE, or change the manifest to "+storage,
 			"the live volume %s is on %s, the manifest wants %s", file, storage, v.Storage)
+		return true // its size is not the wanted volume's
 	}
 	if v.Size > 0 && !v.SeedOnly && (v.Kind == Disk || v.Kind == Rootfs || v.Kind == MountPoint) {
 		w.size()
@@ -138,10 +139,11 @@ func (w *work) guardPath(role Role) string {
 func (w *work) applyWhole(r *Row) bool {
 	state := r.state()
 	if state == Null || state == Absent && r.Identity {
-		if w.has {
-			for _, t := range w.old.Tokens() {
-				w.now.Del(t.Key)
-			}
+		switch {
+		case w.has && wire.KeyClass(w.key) == "unused":
+			w.d.anomaly(r.Path, "remove the volume in PVE", "%s keeps %s, and clearing it would destroy the volume", w.key, w.live)
+		case w.has:
+			w.now = wire.ParseProps("", w.format)
 			w.differs = append(w.differs, r)
 		}
 		return true

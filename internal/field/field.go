@@ -148,6 +148,7 @@ type Row struct {
 	NotAdopted    bool   // known to adopt, yet left out of what it writes (a MAC that PVE drew)
 	RootOnly      string // when set: who may write it, such as "root@pam only"; predicted before writing
 
+	merges bool // makes its text out of the live one
 	member bool // owns part of its token beside other rows
 
 	load  func(n *yamldoc.Node) error
