@@ -22,6 +22,8 @@ const (
 	contentVztmpl  = "vztmpl"
 	contentImport  = "import"
 	contentBackup  = "backup"
+
+	contentSnippets = "snippets"
 )
 
 // Storage is an entry of storage.cfg.
