@@ -13,7 +13,7 @@ import (
 // stop a container that does not run.
 func (w *worker) power(ctx context.Context, n *pve.Node, vmid int, step plan.PowerStep) error {
 	t := pve.GuestType(step.Guest)
-	st, err := n.GuestStatus(ctx, n.Name(), t, vmid)
+	st, err := w.c.Reader().GuestStatus(ctx, n.Name(), t, vmid)
 	if err != nil {
 		return err
 	}

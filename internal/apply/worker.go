@@ -194,7 +194,7 @@ func (w *worker) readBack(ctx context.Context, n *pve.Node, vmid int, step plan.
 	if pve.NothingApplied(failed) || pve.Is(failed, pve.KindCanceled) {
 		return failed
 	}
-	cfg, err := n.Pending(ctx, n.Name(), pve.GuestType(step.Guest), vmid)
+	cfg, err := w.c.Reader().Pending(ctx, n.Name(), pve.GuestType(step.Guest), vmid)
 	if err != nil {
 		if failed != nil {
 			return failed
@@ -253,7 +253,7 @@ func (w *worker) resize(ctx context.Context, n *pve.Node, vmid int, step plan.Re
 	if err := w.took(n.Resize(ctx, t, vmid, step.Key, int64(step.To), digest)); err != nil {
 		return err
 	}
-	cfg, err := n.Pending(ctx, n.Name(), t, vmid)
+	cfg, err := w.c.Reader().Pending(ctx, n.Name(), t, vmid)
 	if err != nil {
 		w.digest = ""
 		return nil
@@ -267,7 +267,7 @@ func (w *worker) mark(ctx context.Context, n *pve.Node, vmid int, t pve.GuestTyp
 	if err == nil {
 		return nil
 	}
-	if cfg, rerr := n.Pending(ctx, n.Name(), t, vmid); rerr == nil {
+	if cfg, rerr := w.c.Reader().Pending(ctx, n.Name(), t, vmid); rerr == nil {
 		if e, ok := cfg.Get("template"); ok && e.Value != nil && *e.Value == "1" {
 			return nil // PVE refuses a second marking of what is a template already
 		}
@@ -300,7 +300,7 @@ func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.De
 	if len(w.res.Warnings) == 0 {
 		return nil
 	}
-	if free, err := n.VMIDFree(ctx, vmid); err != nil || !free {
+	if free, err := w.c.Reader().VMIDFree(ctx, vmid); err != nil || !free {
 		return fmt.Errorf("the delete ended with warnings and guest %d is still there", vmid)
 	}
 	return nil
@@ -332,7 +332,7 @@ func (w *worker) recheck(ctx context.Context, n *pve.Node, vmid int, step plan.D
 func (w *worker) await(ctx context.Context, n *pve.Node, t pve.GuestType, vmid int, state string, most time.Duration) error {
 	deadline := time.After(most)
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		st, err := n.GuestStatus(ctx, n.Name(), t, vmid)
+		st, err := w.c.Reader().GuestStatus(ctx, n.Name(), t, vmid)
 		if err == nil && st.Status == state {
 			return nil
 		}

@@ -58,7 +58,7 @@ func (m *maker) download(o *object, spec kind.ArtifactSpec, fetch map[string]*ob
 	}
 	params, err := spec.Download()
 	if err != nil {
-		o.fault("url", "%v", err)
+		o.faultOf(err)
 		o.block(node, err.Error())
 		o.done("", "")
 		return

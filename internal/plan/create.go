@@ -48,7 +48,9 @@ func (m *maker) absent(o *object, spec kind.GuestSpec) {
 		wait(Skipped, why)
 		return
 	}
-	if tpl, ok := spec.CloneOf(); ok {
+	if err := spec.CreateFault(); err != nil {
+		o.faultOf(err)
+	} else if tpl, ok := spec.CloneOf(); ok {
 		m.clone(o, spec, tpl)
 	} else {
 		m.create(o, spec)

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/repo"
-	"github.com/proxops/proxops/internal/yamldoc"
 )
 
 // Make computes the plan that takes the snapshot to the desired state. It is a
@@ -125,6 +123,15 @@ func (o *object) fault(path, format string, args ...any) {
 	o.m.out.Errors = append(o.m.out.Errors, ObjectError{Ref: o.row.Ref, File: position(o.r, path), Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
+// faultOf takes a fault whose text begins with its path.
+func (o *object) faultOf(err error) {
+	path, text, ok := strings.Cut(err.Error(), ": ")
+	if !ok || strings.ContainsRune(path, ' ') {
+		path, text = "", err.Error()
+	}
+	o.fault(path, "%s", text)
+}
+
 // done settles the object's state and hands everything to the plan. An object
 // with a fault keeps its anomalies and loses its actions.
 func (o *object) done(state ObjectState, why string) {
@@ -197,30 +204,9 @@ func (m *maker) finish() Plan {
 // position is file:line:column of a path of the resource's spec, or of the
 // nearest part of it that stands in the file.
 func position(r *kind.Resource, path string) string {
-	n := r.Node.Get("spec")
-	if n == nil {
-		n = r.Node
+	p := r.SpecProblem(path, "")
+	if p.Line == 0 {
+		return p.File
 	}
-	for _, part := range strings.FieldsFunc(path, func(c rune) bool { return c == '.' || c == '[' || c == ']' }) {
-		next := n.Get(part)
-		if next == nil {
-			next = item(n, part)
-		}
-		if next == nil {
-			break
-		}
-		n = next
-	}
-	if n == nil || n.Line == 0 {
-		return r.File
-	}
-	return fmt.Sprintf("%s:%d:%d", r.File, n.Line, n.Col)
-}
-
-func item(n *yamldoc.Node, part string) *yamldoc.Node {
-	i, err := strconv.Atoi(part)
-	if err != nil || n == nil || i < 0 || i >= len(n.Items) {
-		return nil
-	}
-	return n.Items[i]
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
 }

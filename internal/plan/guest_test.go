@@ -1,0 +1,124 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/proxops/proxops/internal/live"
+)
+
+func TestConverged(t *testing.T) {
+	c := cluster(t, manifest("VM", "web", webSpec), manifest("LXC", "dns", ctSpec))
+	p := Make(c, snapshot(guest(100, "pve01", "qemu", webConfig), guest(200, "pve01", "lxc", ctConfig)), Policy{})
+	if got := lines(p); got != "" {
+		t.Errorf("a converged cluster has a plan:\n%s", got)
+	}
+}
+
+// Each case is the VM of webSpec with some lines of its spec, annotations or
+// live config changed.
+func TestGuest(t *testing.T) {
+	set := func(config, key, value string) string {
+		var out []string
+		for _, l := range strings.Split(strings.TrimSpace(config), "\n") {
+			if !strings.HasPrefix(l, key+": ") {
+				out = append(out, l)
+			}
+		}
+		if value != "" {
+			out = append(out, key+": "+value)
+		}
+		return strings.Join(out, "\n")
+	}
+	type guestOf func() *live.Guest
+	vm := func(config string) guestOf { return func() *live.Guest { return guest(100, "pve01", "qemu", config) } }
+	on := func(g guestOf) guestOf { return func() *live.Guest { return running(g()) } }
+	tests := []struct {
+		name    string
+		spec    string
+		notes   []string // annotations
+		live    guestOf
+		policy  Policy
+		want    []string
+		nothing bool // writes nothing
+	}{
+		{name: "drift", spec: webSpec, live: vm(set(webConfig, "memory", "1024")),
+			want: []string{"Update VM:web pve01 memory\n", "VM:web is drift"}},
+		{name: "claim by name adds the tag", spec: webSpec, live: vm(set(webConfig, "tags", "")),
+			want: []string{"Update VM:web pve01 tags\n"}},
+		{name: "claim by annotation", spec: webSpec, notes: []string{`proxops/claim: "true"`}, live: vm(set(set(webConfig, "tags", "pveconform"), "name", "old")),
+			want: []string{"Update VM:web pve01 pve-name tags\n"}},
+		{name: "stranger", spec: webSpec, live: vm(set(set(webConfig, "tags", "pveconform"), "name", "mail")),
+			want: []string{`it is somebody else's, nothing is written`, "VM:web is anomalous"}, nothing: true},
+		{name: "capital tag is ours", spec: webSpec, live: vm(set(set(webConfig, "tags", "ProxOps"), "memory", "1024")),
+			want: []string{"Update VM:web pve01"}},
+		{name: "container with the vmid", spec: webSpec, live: func() *live.Guest { return guest(100, "pve01", "lxc", ctConfig) },
+			want: []string{"vmid 100 is a container on pve01, the manifest is a VM"}, nothing: true},
+		{name: "template with the vmid", spec: webSpec, live: vm(set(webConfig, "template", "1")),
+			want: []string{"PVE has no way back from a template"}, nothing: true},
+		{name: "locked", spec: webSpec, live: func() *live.Guest {
+			g := vm(set(webConfig, "memory", "1024"))()
+			g.Busy = "locked (backup)"
+			return g
+		}, want: []string{"VM:web is skipped: locked (backup)"}, nothing: true},
+		{name: "unread", spec: webSpec, live: func() *live.Guest {
+			g := vm(set(webConfig, "memory", "1024"))()
+			g.Unknown, g.Read = "its config could not be read", false
+			return g
+		}, want: []string{"VM:web is unknown: its config"}, nothing: true},
+		{name: "on a node that is not allowed", spec: webSpec, live: func() *live.Guest { return guest(100, "pve03", "qemu", webConfig) },
+			want: []string{"not on the cluster's allow-list"}, nothing: true},
+		{name: "misplaced is reported and compared", spec: webSpec, live: func() *live.Guest {
+			return guest(100, "pve02", "qemu", set(webConfig, "memory", "1024"))
+		}, want: []string{"it lives on pve02, the manifest says pve01", "1 fields differ too: memory"}, nothing: true},
+		{name: "misplaced and followed", spec: webSpec, notes: []string{"proxops/placement: follow"}, live: func() *live.Guest {
+			return guest(100, "pve02", "qemu", set(webConfig, "memory", "1024"))
+		}, want: []string{"Update VM:web pve02 memory"}},
+		{name: "misplaced and moved back", spec: webSpec, notes: []string{"proxops/placement: migrate"}, live: func() *live.Guest {
+			return running(guest(100, "pve02", "qemu", set(webConfig, "memory", "1024")))
+		}, want: []string{"Migrate VM:web pve02 [live]\n"}},
+		{name: "cannot be moved back", spec: webSpec, notes: []string{"proxops/placement: migrate"}, live: func() *live.Guest {
+			return guest(100, "pve02", "qemu", set(webConfig, "hostpci0", "0000:01:00.0"))
+		}, want: []string{"hostpci0 is a device or path of node pve02"}, nothing: true},
+		{name: "restart never", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: on(vm(set(webConfig, "cores", "1"))),
+			want: []string{"Update VM:web pve01 [pending until restart] cpu.cores\n"}},
+		{name: "waiting", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: on(vm(set(webConfig, "cores", "1 => 2"))),
+			want: []string{"VM:web is waiting-restart: waits for a restart: cpu.cores"}, nothing: true},
+		{name: "restart immediate", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: on(vm(set(webConfig, "cores", "1 => 2"))),
+			policy: Policy{Restart: "immediate"}, want: []string{"Restart VM:web pve01 [stop+start]"}},
+		{name: "restart window closed", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: on(vm(set(webConfig, "cores", "1 => 2"))),
+			policy: Policy{Restart: "window"}, nothing: true},
+		{name: "restart window open", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: on(vm(set(webConfig, "cores", "1 => 2"))),
+			policy: Policy{Restart: "window", WindowOpen: true}, want: []string{"Restart VM:web"}},
+		{name: "annotation goes before the cluster's policy", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), notes: []string{"proxops/restart: never"},
+			live: on(vm(set(webConfig, "cores", "1 => 2"))), policy: Policy{Restart: "immediate"}, nothing: true},
+		{name: "somebody else's pending change is no reason to restart", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1),
+			live: on(vm(set(webConfig, "balloon", " => 512"))), policy: Policy{Restart: "immediate"},
+			want: []string{"balloon has a change that waits for a restart and that the manifest does not own"}, nothing: true},
+		{name: "a stopped guest is not started to apply", spec: webSpec, live: vm(set(webConfig, "cores", "1")), policy: Policy{Restart: "immediate"},
+			want: []string{"Update VM:web pve01 cpu.cores\nVM:web is drift"}},
+		{name: "start comes last", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: vm(set(webConfig, "cores", "1")),
+			want: []string{"Update VM:web pve01 cpu.cores\nStart VM:web"}},
+		{name: "stop", spec: webSpec, live: on(vm(webConfig)), want: []string{"Stop VM:web pve01 [stop+start]\n"}},
+		{name: "a foreign pending change on a key of ours is reverted", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1),
+			live: on(vm(set(webConfig, "cores", "2 => 8"))), want: []string{"Update VM:web pve01 [live] cpu.cores"}},
+		{name: "pool drift is never written", spec: webSpec, live: vm(set(webConfig, "scsi0", "other:vm-100-disk-0,size=10G")),
+			want: []string{"anomaly VM:web disks[0].storage"}, nothing: true},
+		{name: "growing without grow", spec: webSpec, live: vm(set(webConfig, "scsi0", "local-lvm:vm-100-disk-0,size=5G")), want: []string{"anomaly VM:web disks[0].size"}, nothing: true},
+		{name: "growing", spec: strings.Replace(webSpec, "size: 10GiB", "size: 10GiB, grow: true", 1), live: vm(set(webConfig, "scsi0", "local-lvm:vm-100-disk-0,size=5G")),
+			want: []string{"Resize VM:web pve01 disks[0].size\n"}},
+		{name: "an undeclared disk stays", spec: webSpec, live: vm(webConfig + "scsi1: local-lvm:vm-100-disk-1,size=1G"), want: []string{"anomaly VM:web disks: scsi1"}, nothing: true},
+		{name: "another name", spec: webSpec, live: vm(set(webConfig, "name", "shop")), want: []string{"Update VM:web pve01 pve-name"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := Make(cluster(t, manifest("VM", "web", tt.spec, tt.notes...)), snapshot(tt.live()), tt.policy)
+			want(t, p, tt.want...)
+			if tt.nothing {
+				wantNoWrites(t, p)
+			} else if len(p.Actions) == 0 {
+				t.Errorf("the plan must write:\n%s", lines(p))
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/proxops/proxops/internal/live"
+)
+
+// keep is a declared VM, so that the kind has not vanished.
+var keep = manifest("VM", "keep", strings.Replace(webSpec, "vmid: 100", "vmid: 150", 1))
+
+func kept() *live.Guest {
+	return guest(150, "pve01", "qemu", strings.NewReplacer("name: web", "name: keep", "vm-100", "vm-150").Replace(webConfig))
+}
+
+// old is an undeclared VM of ours.
+func old(id int) *live.Guest {
+	return guest(id, "pve01", "qemu", fmt.Sprintf("name: old%d\ntags: proxops\nvmgenid: %d\nscsi0: local-lvm:vm-%d-disk-0,size=1G\nide2: local:iso/x.iso,media=cdrom\nunused0: local-lvm:vm-%d-disk-1", id, id, id, id))
+}
+
+func TestPrune(t *testing.T) {
+	edit := func(g *live.Guest, f func(*live.Guest)) *live.Guest { f(g); return g }
+	never := map[int]Word{300: {Never: true, Text: "never declared in the whole history"}}
+	tests := []struct {
+		name   string
+		g      *live.Guest
+		policy Policy
+		s      func(*live.Snapshot)
+		want   string
+		prunes bool
+	}{
+		{"ours", old(300), Policy{Words: map[int]Word{300: {Commit: "1a2b3c4", Text: "removed by 1a2b3c4"}}}, nil, "Delete VM:old300 pve01", true},
+		{"untagged", edit(old(300), func(g *live.Guest) { g.Tags = nil }), Policy{}, nil, "", false},
+		{"older tool's tag", edit(old(300), func(g *live.Guest) { g.Tags = []string{"pveconform"} }), Policy{}, nil, "", false},
+		{"node not allowed", edit(old(300), func(g *live.Guest) { g.Node = "pve03" }), Policy{}, nil, "", false},
+		{"git never knew it", old(300), Policy{Words: never}, nil, "the tag is inherited or was set by hand", false},
+		{"tag alone decides", old(300), Policy{Words: never, Prune: "tagged"}, nil, "Delete VM:old300", true},
+		{"incomplete read", old(300), Policy{}, func(s *live.Snapshot) { s.Complete = false }, "suppressed VM 300: incomplete-read", false},
+		{"not read", edit(old(300), func(g *live.Guest) { g.Read = false }), Policy{}, nil, "suppressed VM 300: incomplete-read", false},
+		{"protected", edit(old(300), func(g *live.Guest) { one := "1"; e := g.Config["protection"]; e.Value = &one; g.Config["protection"] = e }), Policy{}, nil, "suppressed VM 300: protection", false},
+		{"busy", edit(old(300), func(g *live.Guest) { g.Busy = "locked (backup)" }), Policy{}, nil, "suppressed VM 300: busy", false},
+		{"HA", edit(old(300), func(g *live.Guest) { g.HA = "started" }), Policy{}, nil, "suppressed VM 300: ha", false},
+		{"template with linked clones", edit(old(300), func(g *live.Guest) { g.Template = true; g.Linked = []int{301} }), Policy{PruneVanished: []string{"TemplateVM"}}, nil, "suppressed TemplateVM 300: linked-clones", false},
+		{"vanished kind", edit(old(300), func(g *live.Guest) { g.Template = true }), Policy{}, nil, "suppressed TemplateVM 300: vanished-kind", false},
+		{"vanished kind, meant", edit(old(300), func(g *live.Guest) { g.Template = true }), Policy{PruneVanished: []string{"templatevm"}}, nil, "Delete TemplateVM:old300", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := snapshot(kept(), tt.g)
+			if tt.s != nil {
+				tt.s(s)
+			}
+			p := Make(cluster(t, keep), s, tt.policy)
+			want(t, p, tt.want)
+			if prunes := strings.Contains(lines(p), "Delete"); prunes != tt.prunes {
+				t.Errorf("prunes: %v, want %v\n%s", prunes, tt.prunes, lines(p))
+			}
+		})
+	}
+}
+
+// A guest that is declared, on whatever node or by whatever kind, is never
+// deleted.
+func TestPruneNeverDeclared(t *testing.T) {
+	for _, node := range []string{"pve01", "pve02", "pve03"} {
+		for _, guestType := range []string{"qemu", "lxc"} {
+			g := guest(150, node, guestType, "name: x\nhostname: x\ntags: proxops")
+			if p := Make(cluster(t, keep), snapshot(g), Policy{}); strings.Contains(lines(p), "Delete") {
+				t.Errorf("%s on %s: a declared vmid is deleted:\n%s", guestType, node, lines(p))
+			}
+		}
+	}
+}
+
+func TestPruneBudgetAndOrder(t *testing.T) {
+	tpl := old(301)
+	tpl.Template = true
+	s := snapshot(kept(), old(305), old(302), tpl, old(303), old(304))
+	c := cluster(t, keep, manifest("TemplateVM", "golden", goldenSpec))
+	s.Free[900] = false
+	p := Make(c, s, Policy{PruneBudget: 3})
+	want(t, p, "Delete VM:old302 pve01\nDelete VM:old303 pve01\nDelete VM:old304 pve01\n", "suppressed VM 305: budget\nsuppressed TemplateVM 301: budget")
+	if n := strings.Count(lines(p), "Delete"); n != 3 {
+		t.Errorf("%d deletes for a budget of 3", n)
+	}
+	p = Make(c, s, Policy{})
+	want(t, p, "Delete VM:old305 pve01\nDelete TemplateVM:old301 pve01\n")
+}
+
+// What the delete takes along, and what apply must find unchanged.
+func TestDeleteStep(t *testing.T) {
+	p := Make(cluster(t, keep), snapshot(kept(), running(old(300))), Policy{})
+	step := p.Actions[0].Do.(DeleteStep)
+	if got := strings.Join(step.Volumes, " "); got != "local-lvm:vm-300-disk-0 local-lvm:vm-300-disk-1" {
+		t.Errorf("volumes %q", got)
+	}
+	if step.Identity == "" || step.Name != "old300" || !step.Running {
+		t.Errorf("%+v", step)
+	}
+	if c := Candidates(cluster(t, keep), snapshot(kept(), old(300), old(299))); fmt.Sprint(c) != "[299 300]" {
+		t.Errorf("candidates %v", c)
+	}
+}

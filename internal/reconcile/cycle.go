@@ -1,0 +1,209 @@
+// Package reconcile runs one cluster's cycle: load, read, plan, apply, report.
+// It is the only place where the functions of the pipeline meet.
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/proxops/proxops/internal/apply"
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/live"
+	"github.com/proxops/proxops/internal/plan"
+	"github.com/proxops/proxops/internal/pve"
+	"github.com/proxops/proxops/internal/repo"
+)
+
+// Options are one cycle's inputs.
+type Options struct {
+	Cluster string
+	// Load gives the desired state; it reads files and nothing of PVE.
+	Load func(context.Context) (*repo.Cluster, error)
+	// Connect gives the client for the loaded cluster. The caller owns it and
+	// may give the same one each cycle.
+	Connect func(*repo.Cluster) (*pve.Client, error)
+	// Words asks git about undeclared vmids; nil = git cannot be asked. It is
+	// called only when there is something that might be deleted.
+	Words func(context.Context, *repo.Cluster, []int) map[int]plan.Word
+	// Policy is changed from the cluster's own settings, by flags; nil = not.
+	Policy func(*plan.Policy)
+
+	Write bool          // apply the plan; false = a read-only cycle
+	Apply apply.Options // when Write
+	// Planned hears of the plan before anything is written; an error stops the
+	// cycle there. nil = nobody asks.
+	Planned func(plan.Plan) error
+	// Previous is the last report of this cluster: objects keep from it when
+	// they last converged. nil = none.
+	Previous *Report
+	// Stale says that the desired state is older than it should be, since a
+	// fetch failed.
+	Stale bool
+}
+
+// Report is everything that one cycle found and did.
+type Report struct {
+	Cluster  string
+	Commit   string
+	Started  time.Time
+	Finished time.Time
+	Stale    bool // the desired state is the last good one: a fetch failed
+	ReadOnly bool // nothing was to be written
+
+	Plan    plan.Plan     // zero when Abort is set before planning
+	Result  *apply.Result // nil when nothing was applied
+	Objects []Object      // in the plan's order
+	Abort   error         // why the cycle ended early; nil = it did not
+	Reads   int64         // GETs
+	Writes  int64         // other requests
+}
+
+// Object is one object's state after the cycle.
+type Object struct {
+	Cluster     string
+	Kind        string
+	Name        string
+	Node        string
+	ID          string
+	State       plan.ObjectState
+	Why         string
+	LastAction  plan.Verb
+	LastError   string
+	Converged   time.Time // when it was last seen converged; zero = never
+	PruneReason string
+	Updated     time.Time
+}
+
+// Cycle runs one cycle. It always returns a report, also after a panic below
+// it: one cluster's trouble never ends the process that reconciles others.
+func Cycle(ctx context.Context, o Options) (rep Report) {
+	rep = Report{Cluster: o.Cluster, Started: time.Now(), Stale: o.Stale, ReadOnly: !o.Write}
+	defer func() {
+		if r := recover(); r != nil {
+			rep.Abort = fmt.Errorf("%s: the cycle broke off: %v\n%s", o.Cluster, r, debug.Stack())
+		}
+		rep.Finished = time.Now()
+		rep.objects(o.Previous)
+	}()
+	rep.Abort = rep.run(ctx, o)
+	return rep
+}
+
+func (rep *Report) run(ctx context.Context, o Options) error {
+	c, err := o.Load(ctx)
+	if err != nil {
+		return err
+	}
+	rep.Commit = c.Commit
+	client, err := o.Connect(c)
+	if err != nil {
+		return err
+	}
+	before := client.Reader().Stats()
+	defer func() {
+		after := client.Reader().Stats()
+		rep.Reads, rep.Writes = after.Reads-before.Reads, after.Writes-before.Writes
+	}()
+	p, snap, err := Plan(ctx, c, client.Reader(), o)
+	if err != nil {
+		return err
+	}
+	rep.Plan = p
+	if o.Planned != nil {
+		if err := o.Planned(p); err != nil {
+			return err
+		}
+	}
+	if !o.Write || len(p.Actions) == 0 {
+		return nil
+	}
+	opt := o.Apply
+	opt.Shared = sharedStorages(snap)
+	if opt.MaxDisruptions == 0 {
+		opt.MaxDisruptions = c.Reconcile.MaxDisruptions
+	}
+	res := apply.Run(ctx, client, p, opt)
+	rep.Result = &res
+	if res.Interrupted {
+		return fmt.Errorf("%s: interrupted: %d of %d actions were not started", o.Cluster, notStarted(res), len(p.Actions))
+	}
+	return nil
+}
+
+func notStarted(res apply.Result) int {
+	n := 0
+	for _, a := range res.Actions {
+		if a.Started.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// Plan reads the cluster and plans. What is only needed before writing, the
+// storages and bridges of the nodes, is read only when the plan writes.
+func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.Plan, *live.Snapshot, error) {
+	snap, err := live.Read(ctx, r, Want(c))
+	if err != nil {
+		return plan.Plan{}, nil, err
+	}
+	pol := plan.PolicyOf(c.Reconcile)
+	pol.WindowOpen = windowOpen(c.Reconcile.RestartWindow, time.Now())
+	if ids := plan.Candidates(c, snap); len(ids) > 0 && o.Words != nil {
+		pol.Words = o.Words(ctx, c, ids)
+	}
+	if o.Policy != nil {
+		o.Policy(&pol)
+	}
+	p := plan.Make(c, snap, pol)
+	if nodes := p.WriteNodes(); len(nodes) > 0 {
+		if err := live.Survey(ctx, r, snap, nodes); err != nil {
+			return plan.Plan{}, nil, err
+		}
+		p = plan.Make(c, snap, pol)
+	}
+	return p, snap, nil
+}
+
+// Want is what a snapshot for the cluster must hold.
+func Want(c *repo.Cluster) live.Want {
+	w := live.Want{Cluster: c.Name, Nodes: c.Config.Nodes, Guests: map[int]live.Declared{}, Stores: map[live.Store][]string{},
+		Tag: kind.OwnerTag, Identity: c.Secrets.TokenID}
+	if c.Config.Auth == "ticket" || w.Identity == "" {
+		w.Identity, w.RootTicket = c.Secrets.User, c.Secrets.User == "root@pam"
+	}
+	for _, r := range c.Resources {
+		switch spec := r.Spec.(type) {
+		case kind.GuestSpec:
+			_, id := spec.Place()
+			pool, _ := spec.Pool().Get()
+			w.Guests[id] = live.Declared{Running: spec.Started() && !r.Kind.Template, Pool: pool}
+		case kind.ArtifactSpec:
+			for _, node := range spec.Nodes() {
+				st := live.Store{Node: node, Storage: spec.Storage()}
+				if have := w.Stores[st]; len(have) == 0 || have[0] != r.Kind.Content {
+					w.Stores[st] = append(have, r.Kind.Content)
+				}
+			}
+		}
+	}
+	return w
+}
+
+func windowOpen(text string, now time.Time) bool {
+	if text == "" {
+		return false
+	}
+	w, err := repo.ParseWindow(text)
+	return err == nil && w.Open(now)
+}
+
+func sharedStorages(s *live.Snapshot) func(string) bool {
+	shared := map[string]bool{}
+	for st, x := range s.Storages {
+		shared[st.Storage] = shared[st.Storage] || x.Shared
+	}
+	return func(name string) bool { return shared[name] }
+}
