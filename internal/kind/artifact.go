@@ -40,21 +40,21 @@ var digestLength = map[string]int{"sha256": 64, "sha512": 128, "sha1": 40, "md5"
 // nothing of an artifact is a configuration key.
 func (a *Artifact) Shape(*field.Guest) *field.Block {
 	return field.Group("", "",
-		field.Var(&a.NodeList, "nodes", "", "", nodeList(),
+		field.Var(&a.NodeList, "nodes", "", "", nodeNames,
 			"Nodes whose storage must hold the file, each downloaded by itself. A shared storage needs one of its nodes."),
-		field.Var(&a.NodeOne, "node", "", "", nodeCodec(),
+		field.Var(&a.NodeOne, "node", "", "", nodeName,
 			"One node, the same as nodes with one item. Not together with nodes."),
-		field.Var(&a.StorageID, "storage", "storage", "", storageCodec(),
+		field.Var(&a.StorageID, "storage", "storage", "", storageID,
 			"Storage that holds the file; it must allow "+a.content+" content.").Req().OnlyAtCreate(),
 		field.Var(&a.File, "filename", "filename", "", a.filename(),
 			"Name of the file on the storage, which identifies it; it may differ from the URL's. "+extensionsOf[a.content].text+".").Req().OnlyAtCreate(),
-		field.Var(&a.URL, "url", "url", "", urlCodec(),
+		field.Var(&a.URL, "url", "url", "", urls,
 			"Where PVE downloads the file from, http or https. null stands for not known, which is fine while the file is there.").OrUnknown().OnlyAtCreate(),
 		field.Sub(&a.Checksum, "checksum", "Checksum that PVE verifies when it downloads. A file that is there is not read again.", func(c *Checksum) []field.Node {
 			return []field.Node{
 				field.Var(&c.Algorithm, "algorithm", "checksum-algorithm", "", field.OneOf("sha256", "sha512", "sha1", "md5"),
 					"sha256, sha512, sha1 or md5.").Req().OnlyAtCreate(),
-				field.Var(&c.Value, "value", "checksum", "", field.Fold(field.TextMatching(`[0-9a-fA-F]+`, "a checksum in hex digits", strings.Repeat("0a", 32))),
+				field.Var(&c.Value, "value", "checksum", "", checksumDigits,
 					"The checksum in hex digits, as many as the algorithm has.").Req().OnlyAtCreate(),
 			}
 		}),

@@ -119,15 +119,15 @@ func (c *CloudInitData) shape(v *VM, live *field.Guest) *field.Block {
 		return r
 	}
 	return field.Group("cloud-init-data", "What cloud-init sets up in the guest. The guest reads changes at its next boot. On a clone, keys left out here are cleared.",
-		identity(field.Var(&c.User, "ci-user", "ciuser", "", emptyAbsent(userCodec()),
+		identity(field.Var(&c.User, "ci-user", "ciuser", "", emptyAbsent(userName),
 			"User that cloud-init makes or configures.")),
 		c.keysRow(clone), c.refsRow(),
 		identity(field.Var(&c.PasswordRef, "ci-password-ref", "cipassword", "", c.passwordCodec(v, live),
 			"Entry "+PasswordRefPrefix+"<name> of the cluster's SOPS document. The password is sent, hashed, at create and clone, later only where the VM has none; a live one is never compared.").
 			Hides().IfAbsent()),
-		identity(field.Var(&c.Nameservers, "nameservers", "nameserver", "", emptyAbsent(addresses()),
+		identity(field.Var(&c.Nameservers, "nameservers", "nameserver", "", emptyAbsent(addressList),
 			"DNS servers, IP addresses, compared as a set.")),
-		identity(field.Var(&c.SearchDomains, "search-domains", "searchdomain", "", emptyAbsent(domains()),
+		identity(field.Var(&c.SearchDomains, "search-domains", "searchdomain", "", emptyAbsent(domainList),
 			"DNS search domains, compared as a set.")),
 		field.ListOf(&c.IPConfigs, "ipconfigs", "Addresses, one element a network card.", func(i int, p *IPConfig) *field.Block {
 			return p.shape(i)
@@ -146,7 +146,7 @@ func (c *CloudInitData) keysRow(clone bool) *field.Row {
 	if c.keepsKeys() || c.SSHKeyRefs.State() != field.Absent {
 		key = ""
 	}
-	r := field.Var(&c.SSHKeys, "ssh-keys", key, "", emptyAbsent(field.SSHKeys(true)),
+	r := field.Var(&c.SSHKeys, "ssh-keys", key, "", emptyAbsent(encodedKeys),
 		`Public keys of the user, one an item, compared as a set. ["*"] leaves the live keys alone. Not together with ssh-key-refs.`)
 	if clone && key != "" {
 		r.CloudIdentity()
@@ -155,7 +155,7 @@ func (c *CloudInitData) keysRow(clone bool) *field.Row {
 }
 
 func (c *CloudInitData) refsRow() *field.Row {
-	codec, keys := emptyAbsent(refList(KeyRefPrefix)), field.SSHKeys(true)
+	codec, keys := emptyAbsent(keyEntries), encodedKeys
 	codec.Write = func(refs []string) string { return keys.Write(c.keys.of(refs)) }
 	codec.Equal = func(refs []string, live string, env field.Env) bool { return keys.Equal(c.keys.of(refs), live, env) }
 	codec.Read = func(string) ([]string, error) {
@@ -196,7 +196,7 @@ func passwordRef() field.Codec[string] {
 }
 
 func (c *CloudInitData) passwordCodec(v *VM, live *field.Guest) field.Codec[string] {
-	codec := emptyAbsent(passwordRef())
+	codec := emptyAbsent(passwordEntry)
 	codec.Write = func(string) string { return c.password.text(v.windows(live)) }
 	codec.Read = func(string) (string, error) {
 		return "", errors.New("PVE masks the password")
@@ -242,15 +242,15 @@ func domains() field.Codec[[]string] {
 func (p *IPConfig) shape(i int) *field.Block {
 	key := fmt.Sprintf("ipconfig%d", p.NIC.Or(i))
 	return field.Group("", "Addresses of one card.",
-		field.Var(&p.NIC, "nic", "", "", field.Slot("net", maxIPConfig),
+		field.Var(&p.NIC, "nic", "", "", ipConfigSlot,
 			"Card that the addresses are for, by the number of its slot, 0-31 (or net0-net31). Left out it is the position in the list.").Is(field.RoleSlot).Eg("0", "net0"),
-		field.Var(&p.IP, "ip", key, "ip", field.CIDR(4, "dhcp"),
+		field.Var(&p.IP, "ip", key, "ip", ipv4,
 			"IPv4 address with prefix length, or dhcp."),
-		field.Var(&p.Gateway, "gateway", key, "gw", field.Address(4),
+		field.Var(&p.Gateway, "gateway", key, "gw", gateway4,
 			"IPv4 gateway; needs ip."),
-		field.Var(&p.IP6, "ip6", key, "ip6", field.CIDR(6, "dhcp", "auto"),
+		field.Var(&p.IP6, "ip6", key, "ip6", ipv6,
 			"IPv6 address with prefix length, dhcp, or auto (SLAAC)."),
-		field.Var(&p.Gateway6, "gateway6", key, "gw6", field.Address(6),
+		field.Var(&p.Gateway6, "gateway6", key, "gw6", gateway6,
 			"IPv6 gateway; needs ip6."),
 	)
 }

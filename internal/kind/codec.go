@@ -254,9 +254,6 @@ func balloon() field.Codec[wire.Size] {
 	return c
 }
 
-// swap is a size in MiB, or 0 for none.
-func swap() field.Codec[wire.Size] { return balloon() }
-
 var hotplugClasses = []string{"network", "disk", "usb", "memory", "cpu", "cloudinit"}
 
 // hotplug is a set of device classes; "0" alone turns it off. PVE's "1" means

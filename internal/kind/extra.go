@@ -68,13 +68,14 @@ func ownedKeys(b *field.Block) (exact, families []string) {
 	return exact, families
 }
 
-// extraFaults reports extra's keys that a field owns. A drive slot clashes
-// only where the manifest's own disks or drives use it.
-func extraFaults(report Report, extra []field.MapEntry[string], lxc bool, specimen *field.Block, used map[string]string) {
+// extraFaults reports extra's keys that a field owns; empty is a spec of the
+// kind, to be filled as a specimen. A drive slot clashes only where the
+// manifest's own disks or drives use it, as used tells.
+func extraFaults(report Report, extra []field.MapEntry[string], lxc bool, empty Spec, used map[string]string) {
 	if len(extra) == 0 {
 		return
 	}
-	exact, families := ownedKeys(specimen)
+	exact, families := ownedKeys(field.Specimen(func() *field.Block { return empty.Shape(nil) }))
 	for _, e := range extra {
 		path := "extra." + e.Key
 		drive := isDrive(lxc, e.Key)

@@ -33,24 +33,24 @@ var displays = []string{
 
 func (h *Hardware) shape(v *VM, live *field.Guest, place drivePlace) *field.Block {
 	serial := field.Var(&h.Serial0, "serial0", "serial0", "",
-		field.TextMatching(`socket|/dev/[^,\s]+`, "socket or a host device such as /dev/ttyS0", "socket"),
+		serialPort,
 		"First serial port: socket, or a host device (which only root@pam may set).").On(field.Pending)
 	if strings.HasPrefix(h.Serial0.Or(""), "/") {
 		serial.Root("root@pam only: a real serial device of the host")
 	}
 	return field.Group("hardware", "Virtual hardware.",
-		field.Var(&h.Machine, "machine", "machine", "type", machine(),
+		field.Var(&h.Machine, "machine", "machine", "type", machines,
 			"Chipset: i440fx or q35, or one of PVE's versioned names such as pc-q35-9.2. Without a version every version of the chipset satisfies it. Takes a stop and start to change.").
 			PVEDefault("pc").AtCreate("pc").On(field.Pending),
 		field.Var(&h.BIOS, "bios", "bios", "", field.OneOf("seabios", "ovmf"),
 			"Firmware: seabios or ovmf (UEFI). Takes a stop and start to change.").
 			PVEDefault("seabios").AtCreate("seabios").On(field.Pending),
-		field.Var(&h.Display, "display", "vga", "type", field.OneOf(displays...),
+		field.Var(&h.Display, "display", "vga", "type", displayType,
 			"Display adapter, such as std, virtio, qxl, serial0 or none.").PVEDefault("std").On(field.Pending),
 		serial,
 		field.Var(&h.Sockets, "sockets", "sockets", "", field.Int(1, 128),
 			"CPU sockets, from 1. The VM has sockets times cores cores.").PVEDefault("1").AtCreate("1").On(field.Pending),
-		field.Var(&h.NUMA, "numa", "numa", "", field.Bool(),
+		field.Var(&h.NUMA, "numa", "numa", "", yesNo,
 			"NUMA topology; memory hotplug needs it.").PVEDefault("0").On(field.Pending),
 		field.Sub(&h.CDROM, "cdrom", "CD drive in ide2, or in ide3 where the cloud-init drive sits on ide2. Left out the drive is not owned.",
 			func(c *CDROM) []field.Node { return c.rows(place.cd, live, v.volumes) }),
@@ -85,7 +85,7 @@ func (c *CDROM) rows(key string, live *field.Guest, volumes NameVolume) []field.
 // isoCodec writes the whole drive, since PVE wants media=cdrom for ISO files
 // (facts.md C). Field puts it into an empty slot or a CD drive only.
 func (c *CDROM) isoCodec(volumes NameVolume) field.Codec[string] {
-	codec := refCodec("an ISO, or none", "none")
+	codec := isoName
 	format := wire.FormatOf(false, "ide2")
 	file := func(s string) string {
 		f, _ := wire.ParseProps(s, format).Get("file")
@@ -138,15 +138,14 @@ func (h *Hardware) efi() *field.Block {
 			return s, err
 		}
 		return []field.Node{
-			field.Var(&e.Storage, "storage", key, "", storageCodec(),
+			field.Var(&e.Storage, "storage", key, "", storageID,
 				"Storage that a missing disk is allocated on. A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage).On(field.Pending),
-			field.Var(&e.Size, "size", "", "", field.Bytes(),
+			field.Var(&e.Size, "size", "", "", volumeSize,
 				"Accepted and never compared: PVE makes the disk as large as its firmware file, whatever is asked.").Eg("4MiB"),
 			field.Var(&e.Template, "template", key, "efitype", efitype,
 				"Size of the variable store: 4m, or 2m for old guests. Decided when the disk is made.").
 				PVEDefault("2m").Fix("PVE decides the type when it makes the disk; to change it, remove the EFI disk in PVE and let it be made anew (its UEFI variables are lost)"),
-			field.Var(&e.SecureBoot, "secure-boot", key, "pre-enrolled-keys", field.Spelled(
-				field.Spelling{Manifest: "enabled", Wire: "1"}, field.Spelling{Manifest: "disabled", Wire: "0"}),
+			field.Var(&e.SecureBoot, "secure-boot", key, "pre-enrolled-keys", secureBoot,
 				"Secure Boot keys enrolled in the variable store: enabled or disabled. The guest sees it at its next boot.").
 				PVEDefault("0").On(field.Pending),
 		}
@@ -180,7 +179,7 @@ func (h *Hardware) tpm() *field.Block {
 			field.Var(&t.Version, "version", key, "version", field.OneOf("v2.0", "v1.2"),
 				"TPM version, v2.0 or v1.2. A new TPM is v2.0; it is decided when the state is made.").
 				PVEDefault("v1.2").AtCreate("v2.0").Fix("PVE decides the version when it makes the TPM state; to change it, remove the TPM in PVE and let it be made anew (what it sealed is lost)"),
-			field.Var(&t.Storage, "storage", key, "", storageCodec(),
+			field.Var(&t.Storage, "storage", key, "", storageID,
 				"Storage of the state. Left out it is the efi-disk's.").Is(field.RoleStorage).On(field.Pending),
 		}
 	})
@@ -203,18 +202,18 @@ type CloudInitDrive struct {
 func (h *Hardware) cloudInit(place drivePlace, live *field.Guest) *field.Block {
 	key := place.cloudInit
 	b := field.Sub(&h.CloudInit, "cloud-init", "Drive that hands cloud-init-data to the guest. A live one is owned on whatever slot it is.", func(c *CloudInitDrive) []field.Node {
-		storage := field.Var(&c.Storage, "storage", key, "", storageCodec(),
+		storage := field.Var(&c.Storage, "storage", key, "", storageID,
 			"Storage of the drive; it must carry images content, or the VM does not start. A live drive elsewhere is reported, never moved.").Is(field.RoleStorage).On(field.Pending)
 		if b, _ := bus(key); b == "scsi" || b == "virtio" {
 			storage.HotplugBy("disk")
 		}
 		return []field.Node{
-			field.Var(&c.Enabled, "enabled", "", "", field.Bool(),
+			field.Var(&c.Enabled, "enabled", "", "", yesNo,
 				"Whether the VM has the drive; left out it has. false over a live drive is reported, the drive stays."),
 			storage,
-			field.Var(&c.Size, "size", "", "", field.Bytes(),
+			field.Var(&c.Size, "size", "", "", volumeSize,
 				"Accepted and never compared: PVE makes the drive as large as its data.").Eg("4MiB"),
-			field.Var(&c.Slot, "slot", "", "", driveSlot("ide2"),
+			field.Var(&c.Slot, "slot", "", "", cloudInitSlot,
 				"Slot of a new drive: "+driveSlots+". Left out it is ide2.").Is(field.RoleSlot),
 		}
 	})
@@ -240,17 +239,17 @@ var bdfList = regexp.MustCompile(`^` + bdf + `(?:;` + bdf + `)*$`)
 
 func (p *PCIDevice) shape(i int, live *field.Guest) *field.Block {
 	key := fmt.Sprintf("hostpci%d", p.Slot.Or(i))
-	host := field.Var(&p.Device, "device", key, "host", bdfCodec(),
+	host := field.Var(&p.Device, "device", key, "host", pciAddress,
 		"PCI address of the host device, [domain:]bus:slot[.function] in hex, such as 0000:01:00.0; several functions joined by ;. Either this or mapping.").
 		On(field.Pending).Root("root@pam only: a raw host device; a token may set mapping instead")
 	mapping := field.Var(&p.Mapping, "mapping", key, "mapping",
-		field.TextMatching(`[a-zA-Z][a-zA-Z0-9_-]+`, "the id of a PCI mapping: a letter first, then letters, digits, _ and -", "gpu0"),
+		mappingID,
 		"PCI mapping of the datacenter, the form that an API token may set. Either this or device.").On(field.Pending)
 	nodes := []field.Node{
-		field.Var(&p.Slot, "slot", "", "", field.Slot("hostpci", maxHostPCI),
+		field.Var(&p.Slot, "slot", "", "", hostPCISlot,
 			"Slot of the device, hostpci0-hostpci15 or the number. Left out it is the position in the list.").Is(field.RoleSlot),
 		host, mapping,
-		field.Var(&p.PCIe, "pcie", key, "pcie", field.Bool(),
+		field.Var(&p.PCIe, "pcie", key, "pcie", yesNo,
 			"PCI Express instead of PCI; needs machine q35.").PVEDefault("0").On(field.Pending),
 	}
 	return field.Group("", "One passed-through device. Changes of it wait for a stop and start.", append(nodes, p.switched(key, live)...)...)

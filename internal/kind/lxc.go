@@ -87,19 +87,19 @@ type Init struct {
 // Shape implements Spec.
 func (c *LXC) Shape(live *field.Guest) *field.Block {
 	return field.Group("", "",
-		field.Var(&c.Node, "node", "", "", nodeCodec(),
+		field.Var(&c.Node, "node", "", "", nodeName,
 			"PVE node that the container lives on, as PVE names it; never a DNS name.").Req(),
-		field.Var(&c.VMID, "vmid", "vmid", "", vmidCodec(),
+		field.Var(&c.VMID, "vmid", "vmid", "", vmids,
 			"PVE's numeric id, 100-999999999, unique in the whole cluster among VMs, containers and templates.").Req().OnlyAtCreate(),
 		field.Var(&c.State, "state", "", "", stateCodec(c.template),
 			"Power state to hold: started or stopped. Left out it is started; a template is always stopped."),
 		c.templateRow(),
-		field.Var(&c.Description, "pve-description", "description", "", field.Description(8192),
+		field.Var(&c.Description, "pve-description", "description", "", guestDescription,
 			"Notes shown in PVE, up to 8192 characters of Markdown. Trailing blanks and line ends are no difference.").On(field.Live),
 		tagsRow(&c.TagSet), poolRow(&c.PoolID),
-		field.Var(&c.Memory, "memory", "memory", "", field.MiBSize(16*wire.MiB, 0),
+		field.Var(&c.Memory, "memory", "memory", "", guestMemory,
 			"RAM, at least 16MiB, whole MiB, such as 2GiB.").Req().PVEDefault("512").On(field.Live),
-		field.Var(&c.Swap, "swap", "swap", "", swap(),
+		field.Var(&c.Swap, "swap", "swap", "", sizeOrNone,
 			"Swap beside the RAM, whole MiB, such as 512MiB; 0 for none.").PVEDefault("512").On(field.Live),
 		field.Var(&c.Arch, "arch", "arch", "", field.OneOf("amd64", "arm64"),
 			"Processor architecture, amd64 or arm64.").PVEDefault("amd64").AtCreate("amd64").On(field.Pending),
@@ -122,11 +122,11 @@ func (c *LXC) Shape(live *field.Guest) *field.Block {
 			return n.shape(i)
 		}).Req(),
 		field.Group("dns", "Name and resolver.",
-			field.Var(&c.DNS.Hostname, "hostname", "hostname", "", dnsCodec("web-01"),
+			field.Var(&c.DNS.Hostname, "hostname", "hostname", "", guestName,
 				"Hostname, a DNS name. Left out it is metadata.name.").On(field.Live),
-			field.Var(&c.DNS.Nameservers, "nameservers", "nameserver", "", addresses(),
+			field.Var(&c.DNS.Nameservers, "nameservers", "nameserver", "", addressList,
 				"DNS servers, IP addresses, compared as a set; without them the node's are used.").On(field.Live),
-			field.Var(&c.DNS.Domain, "domain", "searchdomain", "", field.Fold(dnsCodec("example.com")),
+			field.Var(&c.DNS.Domain, "domain", "searchdomain", "", domainName,
 				"DNS search domain; without it the node's is used.").On(field.Live),
 		),
 		c.Options.shape(live),
@@ -136,7 +136,7 @@ func (c *LXC) Shape(live *field.Guest) *field.Block {
 }
 
 func (c *LXC) templateRow() *field.Row {
-	codec := refCodec("a CTTemplate", "debian-13-standard")
+	codec := ctTemplateName
 	codec.Write = func(string) string { return c.volid }
 	codec.Read = func(string) (string, error) {
 		return "", fmt.Errorf("PVE does not report the template of a container")
@@ -151,9 +151,9 @@ func (c *LXC) root() *field.Block {
 	r := &c.Root
 	storage, size := r.Storage.Or(""), r.Size.Or(0)
 	return field.Group("root", "Root file system. A live one is never made anew.",
-		field.Var(&r.Storage, "storage", key, "", storageCodec(),
+		field.Var(&r.Storage, "storage", key, "", storageID,
 			"Storage of the root file system (content rootdir). A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage).On(field.Pending),
-		field.Var(&r.Size, "size", key, "size", field.Bytes(),
+		field.Var(&r.Size, "size", key, "size", volumeSize,
 			"Size, such as 8GiB. A larger size grows the live volume only with grow: true; a smaller one is reported.").Req().Is(field.RoleSize).On(field.Live),
 		growRow(&r.Grow),
 	).Req().Fills(&field.Volume{Key: key, Kind: field.Rootfs, Storage: storage, Size: size, FirstToken: "volume",
@@ -161,7 +161,7 @@ func (c *LXC) root() *field.Block {
 }
 
 func growRow(o *field.Opt[bool]) *field.Row {
-	return field.Var(o, "grow", "", "", field.Bool(),
+	return field.Var(o, "grow", "", "", yesNo,
 		"Allows growing the live volume to size through PVE's resize. Left out or false, another size is reported.")
 }
 
@@ -207,20 +207,20 @@ func (m *MountPoint) shape(i int, live *field.Guest) *field.Block {
 	o := &m.Options
 	storage, size := m.Storage.Or(""), m.Size.Or(0)
 	b := field.Group("", "One volume.",
-		onLive(field.Var(&m.Storage, "storage", key, "", storageCodec(),
+		onLive(field.Var(&m.Storage, "storage", key, "", storageID,
 			"Storage that a missing volume is allocated on (content rootdir). A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage)),
-		field.Var(&m.Size, "size", key, "size", field.Bytes(),
+		field.Var(&m.Size, "size", key, "size", volumeSize,
 			"Size, such as 20GiB. A larger size grows the live volume only with grow: true; a smaller one is reported.").Req().Is(field.RoleSize).On(field.Live),
 		onLive(mountPathRow(&m.Path, key)),
 		mountSlotRow(&m.Slot),
 		growRow(&m.Grow),
 		field.Group("options", "How it is mounted.",
-			onLive(field.Var(&o.ReadOnly, "read-only", key, "ro", field.Bool(), "Mounted read-only.")),
-			onLive(field.Var(&o.Backup, "backup", key, "backup", field.Bool(), "Whether backups include the volume; without the setting PVE leaves it out.")),
-			onLive(field.Var(&o.ACL, "acl", key, "acl", field.Bool(), "POSIX access lists on or off.")),
-			onLive(field.Var(&o.Quota, "quota", key, "quota", field.Bool(), "User quotas inside the container; not for ZFS subvolumes nor unprivileged containers.")),
-			onLive(field.Var(&o.Shared, "shared", key, "shared", field.Bool(), "Marks the volume as there on every node; PVE copies nothing.").PVEDefault("0")),
-			onLive(field.Var(&o.Mount, "mount-options", key, "mountoptions", mountOptions(),
+			onLive(field.Var(&o.ReadOnly, "read-only", key, "ro", yesNo, "Mounted read-only.")),
+			onLive(field.Var(&o.Backup, "backup", key, "backup", yesNo, "Whether backups include the volume; without the setting PVE leaves it out.")),
+			onLive(field.Var(&o.ACL, "acl", key, "acl", yesNo, "POSIX access lists on or off.")),
+			onLive(field.Var(&o.Quota, "quota", key, "quota", yesNo, "User quotas inside the container; not for ZFS subvolumes nor unprivileged containers.")),
+			onLive(field.Var(&o.Shared, "shared", key, "shared", yesNo, "Marks the volume as there on every node; PVE copies nothing.").PVEDefault("0")),
+			onLive(field.Var(&o.Mount, "mount-options", key, "mountoptions", mountOptionList,
 				"Further mount options, a list of discard, lazytime, noatime, nodev, noexec and nosuid.")),
 		),
 	)
@@ -229,12 +229,12 @@ func (m *MountPoint) shape(i int, live *field.Guest) *field.Block {
 }
 
 func mountPathRow(o *field.Opt[string], key string) *field.Row {
-	return field.Var(o, "mount-point", key, "mp", pathCodec("/srv/data"),
+	return field.Var(o, "mount-point", key, "mp", absolutePath,
 		"Absolute path in the container.").Req()
 }
 
 func mountSlotRow(o *field.Opt[int]) *field.Row {
-	return field.Var(o, "slot", "", "", field.Slot("mp", maxMP),
+	return field.Var(o, "slot", "", "", mpSlot,
 		"Slot, mp0-mp255 or the number; mount-points and bind-mounts share them. Left out it is the position, bind-mounts counting on after mount-points.").Is(field.RoleSlot)
 }
 
@@ -282,7 +282,7 @@ func (m *BindMount) shape(i int, live *field.Guest) *field.Block {
 		}
 		return r
 	}
-	host := onLive(field.Var(&m.HostPath, "host-path", key, "volume", pathCodec("/srv/data"),
+	host := onLive(field.Var(&m.HostPath, "host-path", key, "volume", absolutePath,
 		"Absolute path on the node. System directories such as /etc and / itself are refused. A live one is never pointed elsewhere.").Req())
 	if has && !isBind(now) {
 		host.Fix(swapTodo)
@@ -293,7 +293,7 @@ func (m *BindMount) shape(i int, live *field.Guest) *field.Block {
 		host,
 		onLive(mountPathRow(&m.Path, key)),
 		mountSlotRow(&m.Slot),
-		onLive(field.Var(&m.ReadOnly, "read-only", key, "ro", field.Bool(), "Mounted read-only.")),
+		onLive(field.Var(&m.ReadOnly, "read-only", key, "ro", yesNo, "Mounted read-only.")),
 	)
 }
 
@@ -316,30 +316,30 @@ type CTNIC struct {
 func (n *CTNIC) shape(i int) *field.Block {
 	key := fmt.Sprintf("net%d", n.Slot.Or(i))
 	return field.Group("", "One network card.",
-		field.Var(&n.Bridge, "bridge", key, "bridge", bridgeCodec(),
+		field.Var(&n.Bridge, "bridge", key, "bridge", bridgeName,
 			"Bridge or SDN VNet that the card is plugged into, such as vmbr0.").Req().On(field.Live),
 		field.Var(&n.Iface, "iface", key, "name",
-			field.TextMatching(`[-_.a-zA-Z0-9]{1,15}`, "an interface name of up to 15 letters, digits and - _ .", "eth0"),
+			interfaceName,
 			"Name of the interface in the container. Left out a new card is named after its slot, such as net0, and a live one keeps its name.").AtCreate(key).On(field.Live),
 		field.Var(&n.Type, "type", key, "type", field.OneOf("veth"),
 			"Kind of the card; PVE has veth.").On(field.Live),
-		field.Var(&n.Tag, "tag", key, "tag", field.Int(1, 4094),
+		field.Var(&n.Tag, "tag", key, "tag", vlanTag,
 			"802.1Q VLAN tag, 1-4094.").On(field.Live),
-		field.Var(&n.HWAddr, "hwaddr", key, "hwaddr", field.MAC(),
-			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").On(field.Live),
+		field.Var(&n.HWAddr, "hwaddr", key, "hwaddr", macAddress,
+			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").NoAdopt().On(field.Live),
 		field.Var(&n.Rate, "rate-limit", key, "rate", field.Number(0, 1e6),
 			"Bandwidth limit in megabytes per second (PVE's unit, not megabits); fractions allowed.").On(field.Live).Eg("10", "1.5"),
-		field.Var(&n.Firewall, "firewall", key, "firewall", field.Bool(),
+		field.Var(&n.Firewall, "firewall", key, "firewall", yesNo,
 			"Puts the card behind PVE's firewall.").On(field.Live),
-		field.Var(&n.IP, "ip", key, "ip", field.CIDR(4, "dhcp", "manual"),
+		field.Var(&n.IP, "ip", key, "ip", ctIPv4,
 			"IPv4 address with prefix length, dhcp, or manual.").On(field.Live),
-		field.Var(&n.Gateway, "gw", key, "gw", field.Address(4),
+		field.Var(&n.Gateway, "gw", key, "gw", gateway4,
 			"IPv4 gateway; needs an address in ip.").On(field.Live),
-		field.Var(&n.IP6, "ip6", key, "ip6", field.CIDR(6, "auto", "dhcp", "manual"),
+		field.Var(&n.IP6, "ip6", key, "ip6", ctIPv6,
 			"IPv6 address with prefix length, auto (SLAAC), dhcp, or manual.").On(field.Live),
-		field.Var(&n.Gateway6, "gw6", key, "gw6", field.Address(6),
+		field.Var(&n.Gateway6, "gw6", key, "gw6", gateway6,
 			"IPv6 gateway; needs an address in ip6.").On(field.Live),
-		field.Var(&n.Slot, "slot", "", "", field.Slot("net", maxNet),
+		field.Var(&n.Slot, "slot", "", "", netSlot,
 			"Slot of the card, net0-net31 or the number. Left out it is the position in the list.").Is(field.RoleSlot),
 	)
 }
@@ -353,28 +353,27 @@ const (
 
 func (o *CTOptions) shape(live *field.Guest) *field.Block {
 	feature := func(r *field.Row) *field.Row { return r.On(field.Pending).Root(featureRoot) }
-	nesting := field.Var(&o.Nesting, "nesting", "features", "nesting", field.Bool(),
+	nesting := field.Var(&o.Nesting, "nesting", "features", "nesting", yesNo,
 		"Lets the container run containers and newer systemd. On a privileged container only root@pam may set it.").PVEDefault("0").On(field.Pending)
 	if o.privileged(live) {
 		nesting.Root(nestingRoot)
 	}
 	return field.Group("options", "Options of the container.",
-		field.Var(&o.Unprivileged, "unprivileged", "unprivileged", "", field.Bool(),
+		field.Var(&o.Unprivileged, "unprivileged", "unprivileged", "", yesNo,
 			"Maps root of the container to a plain user of the node. Decided at create, where PVE takes true if it is left out; a live container never changes.").
 			PVEDefault("0").Fix("recreate needed: PVE decides this when it makes the container (back it up and restore it the other way, or make a new one)"),
 		protectionRow(&o.Protection),
 		nesting,
-		feature(field.Var(&o.Keyctl, "keyctl", "features", "keyctl", field.Bool(),
+		feature(field.Var(&o.Keyctl, "keyctl", "features", "keyctl", yesNo,
 			"Allows the keyctl system call, which Docker wants in unprivileged containers. Only root@pam may set it.").PVEDefault("0")),
-		feature(field.Var(&o.Fuse, "fuse", "features", "fuse", field.Bool(),
+		feature(field.Var(&o.Fuse, "fuse", "features", "fuse", yesNo,
 			"Allows FUSE file systems. Only root@pam may set it.").PVEDefault("0")),
-		feature(field.Var(&o.Mount, "mount", "features", "mount", field.Strings(field.ListOptions{
-			Sep: ";", Cut: "; ", Example: "[nfs, cifs]", Check: fsType}),
+		feature(field.Var(&o.Mount, "mount", "features", "mount", fsTypes,
 			"File system types that the container may mount, such as nfs and cifs. Only root@pam may set it.")),
-		feature(field.Var(&o.Mknod, "mknod", "features", "mknod", field.Bool(),
+		feature(field.Var(&o.Mknod, "mknod", "features", "mknod", yesNo,
 			"Allows making device nodes, for unprivileged containers. Only root@pam may set it.").PVEDefault("0")),
 		onbootRow(&o.OnBoot), startupRow(&o.Startup),
-		field.Var(&o.Console, "console", "console", "", field.Bool(),
+		field.Var(&o.Console, "console", "console", "", yesNo,
 			"Console device in the container.").PVEDefault("1").On(field.Pending),
 		field.Var(&o.TTYs, "ttys", "tty", "", field.Int(0, 6),
 			"Number of terminals, 0-6.").PVEDefault("2").On(field.Pending),
@@ -404,11 +403,11 @@ var fsName = fullMatch(`[a-zA-Z0-9_]+`)
 
 func (c *LXC) init() *field.Block {
 	in := &c.Init
-	raw := field.SSHKeys(false)
-	refs := refList(KeyRefPrefix)
+	raw := rawKeys
+	refs := keyEntries
 	refs.Write = func(r []string) string { return raw.Write(in.keys.of(r)) }
 	refs.Read = func(string) ([]string, error) { return nil, fmt.Errorf("PVE does not report the keys") }
-	pass := passwordRef()
+	pass := passwordEntry
 	pass.Write = func(string) string { return in.password.clear.Reveal() } // PVE hashes it in the container
 	pass.Read = func(string) (string, error) { return "", fmt.Errorf("PVE does not report the password") }
 	refsKey := "ssh-public-keys"

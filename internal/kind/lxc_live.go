@@ -170,7 +170,7 @@ func (c *LXC) Validate(report Report) {
 	noNull(report, "init.ssh-keys", c.Init.SSHKeys)
 	noNull(report, "init.ssh-key-refs", c.Init.SSHKeyRefs)
 	noNull(report, "init.password-ref", c.Init.PasswordRef)
-	extraFaults(report, c.Extra, true, c.specimen().Shape(nil), used)
+	extraFaults(report, c.Extra, true, &LXC{template: c.template}, used)
 }
 
 func (c *LXC) validateMounts(report Report) {
@@ -210,6 +210,9 @@ func (c *LXC) validateNetworks(report Report) {
 		at := fmt.Sprintf("networks[%d]", i)
 		noNull(report, at+".iface", n.Iface)
 		noNull(report, at+".type", n.Type)
+		noNull(report, at+".hwaddr", n.HWAddr)
+		prefix(report, at+".ip", n.IP)
+		prefix(report, at+".ip6", n.IP6)
 		gateway(report, at+".gw", "ip", n.Gateway, n.IP)
 		gateway(report, at+".gw6", "ip6", n.Gateway6, n.IP6)
 		uniqueSlot(report, used, at, "net", n.Slot.Or(i), maxNet)
@@ -226,14 +229,5 @@ func (c *LXC) validateNetworks(report Report) {
 func (c *LXC) Warn(report Report) {
 	if !c.Options.Unprivileged.Or(true) {
 		report("options.unprivileged", "root of a privileged container is root of the node; creating one needs Sys.Modify on /")
-	}
-}
-
-// specimen is a spec of the same kind with one element of each list, for
-// those who walk the rows.
-func (c *LXC) specimen() *LXC {
-	return &LXC{
-		template:    c.template,
-		MountPoints: make([]MountPoint, 1), BindMounts: make([]BindMount, 1), Networks: make([]CTNIC, 1),
 	}
 }

@@ -45,23 +45,23 @@ type CPU struct {
 func (v *VM) Shape(live *field.Guest) *field.Block {
 	place := vmPlace(live, v)
 	nodes := []field.Node{
-		field.Var(&v.Node, "node", "", "", nodeCodec(),
+		field.Var(&v.Node, "node", "", "", nodeName,
 			"PVE node that the VM lives on, as PVE names it; never a DNS name.").Req(),
-		field.Var(&v.VMID, "vmid", "vmid", "", vmidCodec(),
+		field.Var(&v.VMID, "vmid", "vmid", "", vmids,
 			"PVE's numeric id, 100-999999999, unique in the whole cluster among VMs, containers and templates.").Req().OnlyAtCreate(),
 		field.Var(&v.State, "state", "", "", v.stateCodec(),
 			"Power state to hold: started or stopped. Left out it is started; a template is always stopped."),
-		field.Var(&v.Clone, "clone", "", "", refCodec("a TemplateVM", "debian-13"),
+		field.Var(&v.Clone, "clone", "", "", cloneName,
 			"TemplateVM that a missing VM is made from, as a full clone on the same node. The clone brings the template's disks, so disks may not be declared beside it. Of no effect on a VM that exists."),
-		field.Var(&v.Name, "pve-name", "name", "", dnsCodec("web-01"),
+		field.Var(&v.Name, "pve-name", "name", "", guestName,
 			"Name in PVE, a DNS name. Left out it is metadata.name.").On(field.Live),
-		field.Var(&v.Description, "pve-description", "description", "", field.Description(8192),
+		field.Var(&v.Description, "pve-description", "description", "", guestDescription,
 			"Notes shown in PVE, up to 8192 characters of Markdown. Trailing blanks and line ends are no difference.").On(field.Live),
 		tagsRow(&v.TagSet), poolRow(&v.PoolID),
-		field.Var(&v.Memory, "memory", "memory", "current", field.MiBSize(16*wire.MiB, 0),
+		field.Var(&v.Memory, "memory", "memory", "current", guestMemory,
 			"RAM, at least 16MiB, whole MiB, such as 8GiB. A running VM takes it at once only where hotplug names memory (with numa); else at its next start.").
 			Req().PVEDefault("512").On(field.Pending).HotplugBy("memory"),
-		field.Var(&v.Balloon, "balloon", "balloon", "", balloon(),
+		field.Var(&v.Balloon, "balloon", "balloon", "", sizeOrNone,
 			"Least RAM that the balloon driver may shrink the VM to, whole MiB; 0 removes the balloon device. Switching to or from 0 takes effect at the next start.").
 			On(balloonImpact(v.Balloon, live)),
 		v.cpu(),
@@ -100,12 +100,12 @@ func stateCodec(template bool) field.Codec[string] {
 }
 
 func tagsRow(o *field.Opt[[]string]) *field.Row {
-	return field.Var(o, "tags", "tags", "", field.Tags(OwnerTag),
+	return field.Var(o, "tags", "tags", "", guestTags,
 		"PVE tags, compared as a set. The tag "+OwnerTag+" is added to whatever stands here; null leaves that one alone; left out, live tags stay.").On(field.Live)
 }
 
 func poolRow(o *field.Opt[string]) *field.Row {
-	return field.Var(o, "pool", "pool", "", poolCodec(),
+	return field.Var(o, "pool", "pool", "", poolID,
 		"Resource pool that the guest is a member of; null takes it out of its pool. Sent at create and clone, later through PVE's pool call.").
 		Is(field.RolePool).On(field.Live)
 }
@@ -124,12 +124,12 @@ func balloonImpact(want field.Opt[wire.Size], live *field.Guest) field.Impact {
 func (v *VM) cpu() *field.Block {
 	c := &v.CPU
 	return field.Group("cpu", "Processor.",
-		field.Var(&c.Type, "type", "cpu", "cputype", cpuType(),
+		field.Var(&c.Type, "type", "cpu", "cputype", cpuTypes,
 			"CPU type as PVE knows it, in any case, such as host, kvm64 or x86-64-v2-AES; or custom-<name> for one that the cluster defines.").
 			Req().PVEDefault("kvm64").On(field.Pending),
 		field.Var(&c.Cores, "cores", "cores", "", field.Int(1, 8192),
 			"Cores per socket, from 1.").Req().PVEDefault("1").On(field.Pending),
-		field.Var(&c.Flags, "flags", "cpu", "flags", field.Flags(cpuFlags),
+		field.Var(&c.Flags, "flags", "cpu", "flags", vmFlags,
 			"CPU flags to force on (+aes or aes) or off (-pcid). Each named flag is owned by itself; others that the VM has stay.").On(field.Pending),
 		field.Var(&c.Limit, "limit", "cpulimit", "", field.Number(0, 128),
 			"Most CPU time in cores, 0-128, fractions allowed; 0 is no limit.").PVEDefault("0").On(field.Live).Eg("2", "1.5"),
@@ -172,34 +172,34 @@ func (d *Disk) shape(i int, v *VM, live *field.Guest) *field.Block {
 		return r
 	}
 	b := field.Group("", "One disk.",
-		fresh(field.Var(&d.Storage, "storage", key, "", storageCodec(),
+		fresh(field.Var(&d.Storage, "storage", key, "", storageID,
 			"Storage that a missing disk is allocated on (content images). A live disk on another storage is reported, never moved.").Is(field.RoleStorage)).Req(),
-		field.Var(&d.Size, "size", key, "size", field.Bytes(),
+		field.Var(&d.Size, "size", key, "size", volumeSize,
 			"Size of the disk, such as 50GiB; required unless image is given, and not allowed with it. A larger size grows the live disk only with grow: true; a smaller one is reported.").Is(field.RoleSize).On(field.Live),
-		field.Var(&d.Image, "image", key, "import-from", refCodec("a DiskImage", "debian-13-cloud"),
+		field.Var(&d.Image, "image", key, "import-from", imageName,
 			"DiskImage that a missing disk is filled from. The disk takes the image's size and afterwards only its storage is compared.").Is(field.RoleSource),
-		field.Var(&d.Interface, "interface", "", "", driveSlot("scsi0"),
+		field.Var(&d.Interface, "interface", "", "", drive,
 			"Slot of the disk: "+driveSlots+". Left out it is scsi<position in the list>.").Is(field.RoleSlot),
-		field.Var(&d.Grow, "grow", "", "", field.Bool(),
+		field.Var(&d.Grow, "grow", "", "", yesNo,
 			"Allows growing the live disk to size through PVE's resize. Left out or false, another size is reported."),
 		v.controllerRow(i),
-		field.Var(&d.IOThread, "iothread", key, "iothread", field.Bool(),
+		field.Var(&d.IOThread, "iothread", key, "iothread", yesNo,
 			"Own I/O thread for the disk; scsi and virtio only.").On(field.Pending),
 		field.Var(&d.Discard, "discard", key, "discard", field.OneOf("on", "ignore"),
 			"Passes TRIM of the guest to the storage: on or ignore.").On(field.Pending),
-		field.Var(&d.SSD, "ssd", key, "ssd", field.Bool(),
+		field.Var(&d.SSD, "ssd", key, "ssd", yesNo,
 			"Shows the disk to the guest as an SSD; scsi, sata and ide only.").On(field.Pending),
 		field.Var(&d.AIO, "aio", key, "aio", field.OneOf("io_uring", "native", "threads"),
 			"Asynchronous I/O engine: native, threads or io_uring.").On(field.Pending),
 		field.Var(&d.Cache, "cache", key, "cache", field.OneOf("none", "writethrough", "writeback", "unsafe", "directsync"),
 			"Host cache mode: none, writethrough, writeback, unsafe or directsync.").On(field.Pending),
-		field.Var(&d.Backup, "backup", key, "backup", field.Bool(),
+		field.Var(&d.Backup, "backup", key, "backup", yesNo,
 			"Whether backups include the disk; without the setting PVE includes it.").On(field.Live),
-		field.Var(&d.Replicate, "replicate", key, "replicate", field.Bool(),
+		field.Var(&d.Replicate, "replicate", key, "replicate", yesNo,
 			"Whether storage replication includes the disk.").PVEDefault("1").On(field.Live),
-		field.Var(&d.ReadOnly, "read-only", key, "ro", field.Bool(),
+		field.Var(&d.ReadOnly, "read-only", key, "ro", yesNo,
 			"Write protection of the disk; scsi and virtio only.").On(field.Pending),
-		field.Var(&d.Serial, "serial", key, "serial", serialCodec(),
+		field.Var(&d.Serial, "serial", key, "serial", serialNumber,
 			"Serial number that the guest sees, up to 20 characters.").On(field.Pending),
 	)
 	return b.Fills(d.volume(key))
@@ -237,7 +237,7 @@ func (v *VM) controllerRow(i int) *field.Row {
 			key = ""
 		}
 	}
-	r := field.Var(&v.Disks[i].Controller, "controller", key, "", field.OneOf(controllers...),
+	r := field.Var(&v.Disks[i].Controller, "controller", key, "", scsiController,
 		"SCSI controller of the whole VM: "+"virtio-scsi-single, virtio-scsi-pci, lsi, lsi53c810, megasas or pvscsi. The first disk that names one decides.").On(field.Pending)
 	if key != "" {
 		r.PVEDefault("lsi")
@@ -262,26 +262,26 @@ type NIC struct {
 func (n *NIC) shape(i int) *field.Block {
 	key := fmt.Sprintf("net%d", n.Slot.Or(i))
 	return field.Group("", "One network card.",
-		field.Var(&n.Model, "model", key, "model", field.OneOf(nicModels()...),
+		field.Var(&n.Model, "model", key, "model", cardModel,
 			"Card model, such as virtio, e1000 or vmxnet3. Left out a new card is virtio and a live card keeps its model.").
 			AtCreate("virtio").On(field.Pending).HotplugBy("network"),
-		field.Var(&n.Bridge, "bridge", key, "bridge", bridgeCodec(),
+		field.Var(&n.Bridge, "bridge", key, "bridge", bridgeName,
 			"Bridge or SDN VNet that the card is plugged into, such as vmbr0.").Req().On(field.Live),
-		field.Var(&n.MAC, "mac", key, "macaddr", field.MAC(),
-			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").On(field.Pending).HotplugBy("network"),
-		field.Var(&n.VLAN, "vlan", key, "tag", field.Int(1, 4094),
+		field.Var(&n.MAC, "mac", key, "macaddr", macAddress,
+			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").NoAdopt().On(field.Pending).HotplugBy("network"),
+		field.Var(&n.VLAN, "vlan", key, "tag", vlanTag,
 			"802.1Q VLAN tag, 1-4094.").On(field.Live),
 		field.Var(&n.Rate, "rate-limit", key, "rate", field.Number(0, 1e6),
 			"Bandwidth limit in megabytes per second (PVE's unit, not megabits); fractions allowed.").On(field.Live).Eg("10", "1.5"),
-		field.Var(&n.Firewall, "firewall", key, "firewall", field.Bool(),
+		field.Var(&n.Firewall, "firewall", key, "firewall", yesNo,
 			"Puts the card behind PVE's firewall.").On(field.Live),
 		field.Var(&n.MTU, "mtu", key, "mtu", field.Int(1, 65520),
 			"MTU of a virtio card in bytes, 576-65520; 1 takes the bridge's.").On(field.Pending).HotplugBy("network").Eg("1500", "1"),
 		field.Var(&n.Queues, "queues", key, "queues", field.Int(0, 64),
 			"Packet queues of a virtio card, 0-64.").On(field.Pending).HotplugBy("network").Eg("4"),
-		field.Var(&n.LinkDown, "link-down", key, "link_down", field.Bool(),
+		field.Var(&n.LinkDown, "link-down", key, "link_down", yesNo,
 			"Pulls the cable: the card is there without link.").On(field.Live),
-		field.Var(&n.Slot, "slot", "", "", field.Slot("net", maxNet),
+		field.Var(&n.Slot, "slot", "", "", netSlot,
 			"Slot of the card, net0-net31 or the number. Left out it is the position in the list.").Is(field.RoleSlot),
 	)
 }

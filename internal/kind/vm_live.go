@@ -243,3 +243,22 @@ func powerWord(running bool) string {
 	}
 	return "stopped"
 }
+
+// KeyHolder is a spec with public keys that adopt names instead of copying.
+type KeyHolder interface {
+	Keys() []string           // as read from live
+	KeepKeys()                // leaves the live keys alone
+	UseKeyRefs(refs []string) // names entries of the SOPS document
+}
+
+// Keys implements KeyHolder.
+func (v *VM) Keys() []string { return v.CloudInit.SSHKeys.Or(nil) }
+
+// KeepKeys implements KeyHolder.
+func (v *VM) KeepKeys() { v.CloudInit.SSHKeys = field.Some([]string{keepKeys}) }
+
+// UseKeyRefs implements KeyHolder.
+func (v *VM) UseKeyRefs(refs []string) {
+	v.CloudInit.SSHKeys = field.Opt[[]string]{}
+	v.CloudInit.SSHKeyRefs = field.Some(refs)
+}

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -21,8 +22,7 @@ func (v *VM) Validate(report Report) {
 	v.validateHardware(report)
 	v.validateOptions(report)
 	v.validateCloudInit(report)
-	used := v.slots(func(string, string, ...any) {})
-	extraFaults(report, v.Extra, false, v.specimen().Shape(nil), used)
+	extraFaults(report, v.Extra, false, &VM{template: v.template}, v.slots(silent))
 }
 
 // noNull reports null on a field that cannot be cleared.
@@ -99,6 +99,7 @@ func (v *VM) validateNetworks(report Report) {
 		n := &v.Networks[i]
 		at := fmt.Sprintf("networks[%d]", i)
 		noNull(report, at+".model", n.Model)
+		noNull(report, at+".mac", n.MAC)
 		if m, ok := n.MTU.Get(); ok && m != 1 && m < 576 {
 			report(at+".mtu", "%d is not 1 or in 576-65520", m)
 		}
@@ -180,7 +181,7 @@ func (v *VM) validateOptions(report Report) {
 // validateBootOrder wants each device to be one that the manifest declares.
 // What it does not own may be live: serve that by a list left out.
 func (v *VM) validateBootOrder(report Report) {
-	drives := v.slots(func(string, string, ...any) {})
+	drives := v.slots(silent)
 	for i, dev := range v.Options.BootOrder.Or(nil) {
 		path := fmt.Sprintf("options.boot-order[%d]", i)
 		if _, ok := bus(dev); ok {
@@ -214,12 +215,21 @@ func (v *VM) validateCloudInit(report Report) {
 	for i := range c.IPConfigs {
 		p := &c.IPConfigs[i]
 		path := fmt.Sprintf("cloud-init-data.ipconfigs[%d]", i)
+		prefix(report, path+".ip", p.IP)
+		prefix(report, path+".ip6", p.IP6)
 		gateway(report, path+".gateway", "ip", p.Gateway, p.IP)
 		gateway(report, path+".gateway6", "ip6", p.Gateway6, p.IP6)
 		if !p.IP.IsSet() && !p.IP6.IsSet() && p.IP.State() != field.Null && p.IP6.State() != field.Null {
 			report(path, "ip or ip6 is required")
 		}
 		uniqueSlot(report, used, path, "ipconfig", p.NIC.Or(i), maxIPConfig)
+	}
+}
+
+// prefix refuses prefix lengths below 8, which PVE does not take.
+func prefix(report Report, path string, ip field.Opt[string]) {
+	if p, err := netip.ParsePrefix(ip.Or("")); err == nil && p.Bits() < 8 {
+		report(path, "a prefix length below 8 is none that PVE takes")
 	}
 }
 
@@ -277,19 +287,5 @@ func (v *VM) Warn(report Report) {
 	}
 	if v.Hardware.TPM != nil && v.Hardware.BIOS.Or("seabios") != "ovmf" {
 		report("hardware.tpm", "a TPM is of use with bios: ovmf and machine: q35")
-	}
-}
-
-// specimen is a spec of the same kind with one element of each list and every
-// block, for those who walk the rows.
-func (v *VM) specimen() *VM {
-	return &VM{
-		template: v.template,
-		Disks:    make([]Disk, 1), Networks: make([]NIC, 1),
-		Hardware: Hardware{
-			CDROM: &CDROM{}, EFIDisk: &EFIDisk{}, TPM: &TPM{},
-			CloudInit: &CloudInitDrive{}, PCIDevices: make([]PCIDevice, 1),
-		},
-		CloudInit: CloudInitData{IPConfigs: make([]IPConfig, 1)},
 	}
 }
