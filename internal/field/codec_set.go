@@ -156,7 +156,7 @@ func Tags(owner string) Codec[[]string] {
 	}
 	return Codec[[]string]{
 		Clear: alone,
-		Type: Type{Name: "list of string", Pattern: wire.TagPattern, Examples: []string{"[web, prod]"}},
+		Type:  Type{Name: "list of string", Pattern: wire.TagPattern, Examples: []string{"[web, prod]"}},
 		Parse: func(n *yamldoc.Node) ([]string, error) {
 			if n.Kind == yamldoc.Sequence && len(n.Items) == 0 {
 				return nil, errors.New("the empty list is not allowed; write null for no tags, or leave the field out")
