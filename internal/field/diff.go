@@ -18,7 +18,12 @@ import (
 // size after the growth.
 func Diff(b *Block, g *Guest) Delta {
 	if g == nil {
-		g = &Guest{Env: Env{Creating: true}}
+		g = &Guest{}
+	}
+	if !g.Exists {
+		none := *g
+		none.Env.Creating = true
+		g = &none
 	}
 	d := &differ{g: g}
 	for _, k := range collect(b) {
@@ -298,7 +303,7 @@ func (w *work) finish() {
 	hidden := false
 	for _, r := range changed {
 		hidden = hidden || r.Secret
-		e.Impact = max(e.Impact, w.d.impact(r))
+		e.Impact = max(e.Impact, w.impact(r))
 		if r.RootOnly != "" {
 			e.RootOnly = r.RootOnly
 		}
@@ -334,7 +339,20 @@ func (w *work) keepSize() {
 
 // change describes a row's change from one text of the key to another.
 func (w *work) change(r *Row, from, to wire.Props) Change {
-	return Change{Path: r.Path, Key: w.name(r), Old: w.side(r, from), New: w.side(r, to), Impact: w.d.impact(r)}
+	return Change{Path: r.Path, Key: w.name(r), Old: w.side(r, from), New: w.side(r, to), Impact: w.impact(r)}
+}
+
+// impact is what writing a row does to the running guest. Taking back
+// somebody's pending change does nothing to it.
+func (w *work) impact(r *Row) Impact {
+	e := w.d.g.Config[w.key]
+	if e.Value != nil && (e.Pending != nil || e.Delete) && !w.edit.Create {
+		a, okA := w.get(wire.ParseProps(*e.Value, w.format), w.token(r))
+		if b, okB := w.get(w.now, w.token(r)); okA == okB && a == b {
+			return None
+		}
+	}
+	return w.d.impact(r)
 }
 
 // name is PVE's name of what a row writes: net0.tag, or the key alone for the
@@ -367,6 +385,11 @@ func (w *work) waiting() {
 	running := wire.ParseProps("", w.format)
 	if e.Value != nil {
 		running = wire.ParseProps(*e.Value, w.format)
+	}
+	if w.vol != nil && e.Value == nil && w.has { // the whole slot waits
+		text := wire.Plain(w.live)
+		w.d.out.Waiting = append(w.d.out.Waiting, Change{Path: w.vol.Path, Key: w.key, New: &text, Impact: Pending})
+		return
 	}
 	for _, r := range w.rows {
 		state := r.state()
