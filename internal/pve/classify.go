@@ -11,7 +11,6 @@ import (
 const (
 	statusNoRoute    = 595 // no connection: nothing arrived (facts K)
 	statusTimeout    = 596 // while sending or waiting: may have arrived
-	statusBody       = 597
 	statusProxyOther = 599
 )
 

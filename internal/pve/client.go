@@ -24,7 +24,8 @@ type Config struct {
 	Endpoints   []string // base URLs; the first is preferred, the others serve when it cannot be reached
 	Nodes       []string // allow-list: other nodes are neither read nor written
 	Auth        Credentials
-	CAFile      string // PEM; replaces the system's roots
+	CAFile      string // PEM file; replaces the system's roots
+	CA          []byte // its content, when it was read already; CAFile then is for messages
 	Fingerprint string // SHA-256 of the server's certificate, hex, colons optional; several (one per endpoint) separated by commas or blanks. Replaces chain and name checks.
 
 	Transport http.RoundTripper // nil = our own; TLS settings then are the given one's affair

@@ -86,8 +86,11 @@ func tlsConfig(cfg Config) (*tls.Config, error) {
 		}
 		return t, nil
 	}
-	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
+	if cfg.CAFile != "" || cfg.CA != nil {
+		pem, err := cfg.CA, error(nil)
+		if pem == nil {
+			pem, err = os.ReadFile(cfg.CAFile)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("ca-file: %w", err)
 		}

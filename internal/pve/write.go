@@ -2,7 +2,6 @@ package pve
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -225,5 +224,3 @@ func (w write) request() request {
 	}
 	return r
 }
-
-func (w write) String() string { return fmt.Sprintf("%s %s", w.method, w.path) }
