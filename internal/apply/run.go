@@ -147,7 +147,7 @@ func (r *run) chain(ctx context.Context, indexes []int) {
 		comesBack := a.Verb == plan.Start && a.Disrupts && w.tookDown
 		switch {
 		case ctx.Err() != nil && !comesBack:
-			return
+			continue // its result says already that it was not started
 		case broken != nil && !comesBack:
 			r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: broken})
 			continue

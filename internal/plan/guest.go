@@ -78,8 +78,16 @@ func (m *maker) claim(o *object, spec kind.GuestSpec, g *live.Guest) (claim, min
 	if g.Tagged(kind.OwnerTag) || m.unfinishedClone(spec, g) {
 		return false, true
 	}
-	if g.Name == spec.WantName() || o.r.Annotations.Claim {
+	if o.r.Annotations.Claim {
 		return true, true
+	}
+	if g.Name == spec.WantName() {
+		if !o.r.Kind.Template || g.Template {
+			return true, true
+		}
+		o.anomaly("vmid", fmt.Sprintf("guest %d (%s) is no template and does not carry the tag %s: claiming it would make it a template, which PVE cannot undo, so nothing is written", g.VMID, g.Name, kind.OwnerTag),
+			"set the annotation proxops/claim: \"true\" if that is meant")
+		return false, false
 	}
 	o.anomaly("vmid", fmt.Sprintf("vmid %d is the guest %q on %s, which does not carry the tag %s: it is somebody else's, nothing is written", g.VMID, g.Name, g.Node, kind.OwnerTag),
 		fmt.Sprintf("give the manifest a free vmid; if the guest is meant, name it %q or set the annotation proxops/claim: \"true\"", spec.WantName()))
@@ -150,9 +158,6 @@ func (m *maker) existing(o *object, spec kind.GuestSpec, g *live.Guest, claim bo
 	m.foreignPending(o, g, d)
 	m.preflight(o, spec, g.Node, d.Edits, &g.Guest)
 	m.steps(o, spec, g, d, reason(d, claim, unfinished))
-	if claim && o.r.Kind.Template && !g.Template {
-		o.anomaly("vmid", fmt.Sprintf("guest %d becomes a template when it is claimed: PVE has no way back", g.VMID), "")
-	}
 	if o.r.Kind.Template && !g.Template {
 		m.making[o.row.Ref] = true
 	}

@@ -15,6 +15,18 @@ func TestConverged(t *testing.T) {
 	}
 }
 
+// Marking a template cannot be undone, so a name alone is no reason for it.
+func TestClaimNeverMakesATemplateByName(t *testing.T) {
+	stranger := func() *live.Guest {
+		return guest(900, "pve01", "qemu", strings.NewReplacer("template: 1\n", "", "proxops;golden", "golden").Replace(goldenConfig))
+	}
+	p := Make(cluster(t, manifest("TemplateVM", "golden", goldenSpec)), snapshot(stranger()), Policy{})
+	want(t, p, "which PVE cannot undo")
+	wantNoWrites(t, p)
+	p = Make(cluster(t, manifest("TemplateVM", "golden", goldenSpec, `proxops/claim: "true"`)), snapshot(stranger()), Policy{})
+	want(t, p, "MarkTemplate TemplateVM:golden")
+}
+
 // Each case is the VM of webSpec with some lines of its spec, annotations or
 // live config changed.
 func TestGuest(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/proxops/proxops/internal/apply"
+	"github.com/proxops/proxops/internal/gitrepo"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/plan"
@@ -24,9 +25,6 @@ type Options struct {
 	// Connect gives the client for the loaded cluster. The caller owns it and
 	// may give the same one each cycle.
 	Connect func(*repo.Cluster) (*pve.Client, error)
-	// Words asks git about undeclared vmids; nil = git cannot be asked. It is
-	// called only when there is something that might be deleted.
-	Words func(context.Context, *repo.Cluster, []int) map[int]plan.Word
 	// Policy is changed from the cluster's own settings, by flags; nil = not.
 	Policy func(*plan.Policy)
 
@@ -97,6 +95,7 @@ func (rep *Report) run(ctx context.Context, o Options) error {
 		return err
 	}
 	rep.Commit = c.Commit
+	rep.ReadOnly = !o.Write || c.Reconcile.ReadOnly
 	client, err := o.Connect(c)
 	if err != nil {
 		return err
@@ -116,7 +115,7 @@ func (rep *Report) run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if !o.Write || len(p.Actions) == 0 {
+	if rep.ReadOnly || len(p.Actions) == 0 {
 		return nil
 	}
 	opt := o.Apply
@@ -151,8 +150,10 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 	}
 	pol := plan.PolicyOf(c.Reconcile)
 	pol.WindowOpen = windowOpen(c.Reconcile.RestartWindow, time.Now())
-	if ids := plan.Candidates(c, snap); len(ids) > 0 && o.Words != nil {
-		pol.Words = o.Words(ctx, c, ids)
+	if ids := plan.Candidates(c, snap); len(ids) > 0 {
+		if pol.Words, err = words(ctx, c, ids); err != nil {
+			return plan.Plan{}, nil, err
+		}
 	}
 	if o.Policy != nil {
 		o.Policy(&pol)
@@ -171,7 +172,7 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 func Want(c *repo.Cluster) live.Want {
 	w := live.Want{Cluster: c.Name, Nodes: c.Config.Nodes, Guests: map[int]live.Declared{}, Stores: map[live.Store][]string{},
 		Tag: kind.OwnerTag, Identity: c.Secrets.TokenID}
-	if c.Config.Auth == "ticket" || w.Identity == "" {
+	if UsesTicket(c) {
 		w.Identity, w.RootTicket = c.Secrets.User, c.Secrets.User == "root@pam"
 	}
 	for _, r := range c.Resources {
@@ -190,6 +191,23 @@ func Want(c *repo.Cluster) live.Want {
 		}
 	}
 	return w
+}
+
+// words asks git who removed the declarations of the vmids. It is asked only
+// when there is something that might be deleted.
+func words(ctx context.Context, c *repo.Cluster, ids []int) (map[int]plan.Word, error) {
+	if c.Tree == nil {
+		return nil, nil
+	}
+	said, err := c.Tree.Removals(ctx, c.Name, ids)
+	if err != nil {
+		return nil, fmt.Errorf("%s: what git says of guests to delete: %w", c.Name, err)
+	}
+	out := map[int]plan.Word{}
+	for vmid, w := range said {
+		out[vmid] = plan.Word{Never: w.Verdict == gitrepo.Never, Commit: w.Commit.Hash, Text: w.String()}
+	}
+	return out, nil
 }
 
 func windowOpen(text string, now time.Time) bool {
