@@ -146,20 +146,47 @@ func (w *World) volume(node, volid string) *Volume {
 
 // volumesOf lists a storage's volumes as seen from a node, by volid.
 func (w *World) volumesOf(s *Storage, node string) []*Volume {
-	var out []*Volume
-	for _, v := range w.Volumes {
-		if id, _, _ := splitVolid(v.ID); id == s.ID && v.Node == s.volNode(node) {
-			out = append(out, v)
-		}
+	shelf := w.shelf(s, node)
+	out := make([]*Volume, 0, len(shelf))
+	for _, v := range shelf {
+		out = append(out, v)
 	}
 	slices.SortFunc(out, func(a, b *Volume) int { return strings.Compare(a.ID, b.ID) })
 	return out
 }
 
+// shelf is a storage's volumes as seen from a node, by volid. The index behind it is built anew after the state was shaped from outside.
+func (w *World) shelf(s *Storage, node string) map[string]*Volume {
+	if w.shelves == nil {
+		w.shelves = map[string]map[string]*Volume{}
+		for _, v := range w.Volumes {
+			w.shelve(v)
+		}
+	}
+	return w.shelves[volumeKey(s.volNode(node), s.ID)]
+}
+
+func (w *World) shelve(v *Volume) {
+	if w.shelves == nil {
+		return
+	}
+	id, _, _ := splitVolid(v.ID)
+	key := volumeKey(v.Node, id)
+	if w.shelves[key] == nil {
+		w.shelves[key] = map[string]*Volume{}
+	}
+	w.shelves[key][v.ID] = v
+}
+
+func (w *World) unshelve(v *Volume) {
+	id, _, _ := splitVolid(v.ID)
+	delete(w.shelves[volumeKey(v.Node, id)], v.ID)
+}
+
 // used is the bytes that a storage's volumes take.
 func (w *World) used(s *Storage, node string) int64 {
 	var n int64
-	for _, v := range w.volumesOf(s, node) {
+	for _, v := range w.shelf(s, node) {
 		n += v.Used
 	}
 	return n
@@ -174,6 +201,7 @@ func (a *Actor) createVolume(s *Storage, v Volume) (*Volume, error) {
 	}
 	v.Created = time.Now()
 	a.w.Volumes[key] = &v
+	a.w.shelve(&v)
 	a.record("create", &v, "")
 	return &v, nil
 }
@@ -181,6 +209,7 @@ func (a *Actor) createVolume(s *Storage, v Volume) (*Volume, error) {
 // destroyVolume frees a volume.
 func (a *Actor) destroyVolume(v *Volume) {
 	delete(a.w.Volumes, volumeKey(v.Node, v.ID))
+	a.w.unshelve(v)
 	a.record("destroy", v, "")
 }
 
@@ -197,8 +226,10 @@ func (a *Actor) renameVolume(v *Volume, to string) error {
 		}
 	}
 	delete(a.w.Volumes, volumeKey(v.Node, v.ID))
+	a.w.unshelve(v)
 	v.ID = to
 	a.w.Volumes[key] = v
+	a.w.shelve(v)
 	return nil
 }
 

@@ -77,7 +77,7 @@ var diskName = regexp.MustCompile(`(?:^|[/:])(?:vm|base|subvol|basevol)-(\d+)-di
 // freeDiskName is find_free_diskname: the lowest number that no volume of the guest uses, whatever its prefix or suffix.
 func (w *World) freeDiskName(s *Storage, node string, vmid int, suffix string) string {
 	taken := map[int]bool{}
-	for _, v := range w.volumesOf(s, node) {
+	for _, v := range w.shelf(s, node) {
 		if m := diskName.FindStringSubmatch(v.ID); m != nil && m[1] == strconv.Itoa(vmid) {
 			n, err := strconv.Atoi(m[2])
 			if err == nil {

@@ -1,56 +1,89 @@
 package pvesim
 
-import "slices"
+import (
+	"slices"
+)
 
 func storageRoutes() []route {
 	return []route{
 		{"GET", "/nodes/{node}/storage", (*World).nodeStorages},
+		{"GET", "/nodes/{node}/storage/{storage}", (*World).nodeStorageIndex},
+		{"GET", "/nodes/{node}/storage/{storage}/status", (*World).nodeStorageStatus},
 		{"GET", "/nodes/{node}/storage/{storage}/content", (*World).contentList},
+		{"POST", "/nodes/{node}/storage/{storage}/content", (*World).contentAllocate},
+		{"GET", "/nodes/{node}/storage/{storage}/content/{volume}", (*World).contentInfo},
+		{"PUT", "/nodes/{node}/storage/{storage}/content/{volume}", (*World).contentAttributes},
+		{"DELETE", "/nodes/{node}/storage/{storage}/content/{volume}", (*World).contentDelete},
+		{"POST", "/nodes/{node}/storage/{storage}/upload", (*World).upload},
+		{"POST", "/nodes/{node}/storage/{storage}/download-url", (*World).downloadURL},
+		{"GET", "/nodes/{node}/query-url-metadata", (*World).urlMetadata},
+		{"GET", "/storage", (*World).storageList},
+		{"POST", "/storage", (*World).storageCreate},
+		{"GET", "/storage/{storage}", (*World).storageRead},
+		{"PUT", "/storage/{storage}", (*World).storageUpdate},
+		{"DELETE", "/storage/{storage}", (*World).storageDelete},
 	}
+}
+
+// figures is a storage as its node sees it.
+func (w *World) figures(s *Storage, node string) map[string]any {
+	row := map[string]any{
+		"type": s.Type, "content": joined(s.Content, ","), "shared": bit(s.Shared), "enabled": bit(!s.Disabled), "active": bit(!s.Disabled),
+	}
+	if !s.Disabled {
+		used := min(w.used(s, node), s.Total)
+		row["total"], row["used"], row["avail"] = s.Total, used, s.Total-used
+	}
+	return row
 }
 
 func (w *World) nodeStorages(r *Request) (any, error) {
 	out := []map[string]any{}
+	target := r.P.Str("target")
 	for _, s := range w.Storages {
-		if !s.On(r.Node) || !w.canAny(r.Who, "/storage/"+s.ID, "Datastore.Audit", "Datastore.AllocateSpace") {
+		switch {
+		case !s.On(r.Node), r.P.Has("storage") && s.ID != r.P.Str("storage"), s.Disabled && r.P.Bool("enabled"):
+			continue
+		case !w.canAny(r.Who, "/storage/"+s.ID, "Datastore.Audit", "Datastore.AllocateSpace"):
+			continue
+		case target != "" && target != r.Node && (!s.Shared || !s.On(target)):
 			continue
 		}
-		row := map[string]any{
-			"storage": s.ID, "type": s.Type, "content": joined(s.Content, ","), "shared": bit(s.Shared), "enabled": bit(!s.Disabled), "active": bit(!s.Disabled),
+		if want := r.P.List("content"); len(want) > 0 && !slices.ContainsFunc(want, s.Has) {
+			continue
 		}
-		if !s.Disabled {
-			used := w.used(s, r.Node)
-			row["total"], row["used"], row["avail"], row["used_fraction"] = s.Total, used, s.Total-used, float64(used)/float64(max(s.Total, 1))
+		row := w.figures(s, r.Node)
+		row["storage"] = s.ID
+		if total, ok := row["total"].(int64); ok {
+			used, _ := row["used"].(int64)
+			row["used_fraction"] = float64(used) / float64(max(total, 1))
+		}
+		if r.P.Bool("format") && s.fileBased() {
+			row["formats"] = map[string]any{"supported": []string{"qcow2", "raw", "subvol", "vmdk"}, "default": "raw"}
 		}
 		out = append(out, row)
 	}
 	return out, nil
 }
 
-func (w *World) contentList(r *Request) (any, error) {
+func (w *World) nodeStorageStatus(r *Request) (any, error) {
 	s, err := w.storageOn(r.P.Str("storage"), r.Node)
 	if err != nil {
 		return nil, err
 	}
-	out := []map[string]any{}
-	for _, v := range w.volumesOf(s, r.Node) {
-		if want := r.P.Str("content"); want != "" && v.Content != want {
-			continue
-		}
-		if want := r.P.Int("vmid", 0); want != 0 && v.Owner != want {
-			continue
-		}
-		if !slices.Contains(s.Content, v.Content) {
-			continue
-		}
-		row := map[string]any{"volid": v.ID, "content": v.Content, "format": v.Format, "size": v.Size, "ctime": v.Created.Unix()}
-		if v.Owner != 0 {
-			row["vmid"] = v.Owner
-		}
-		if v.Base != "" {
-			row["parent"] = v.Base
-		}
-		out = append(out, row)
+	return w.figures(s, r.Node), nil
+}
+
+func (w *World) nodeStorageIndex(*Request) (any, error) {
+	return subdirs("content", "download-url", "file-restore", "import-metadata", "identity", "oci-registry-pull", "prunebackups", "rrd", "rrddata",
+		"status", "upload"), nil
+}
+
+// subdirs is the answer of a directory of the API.
+func subdirs(names ...string) []map[string]any {
+	out := make([]map[string]any, 0, len(names))
+	for _, n := range names {
+		out = append(out, map[string]any{"subdir": n})
 	}
-	return out, nil
+	return out
 }

@@ -74,10 +74,12 @@ type Pool struct {
 type World struct {
 	mu sync.Mutex
 	State
-	opts      Options
-	rng       *rand.Rand
-	faults    faults
-	locks     locks
+	opts   Options
+	rng    *rand.Rand
+	faults faults
+	locks  locks
+	// shelves are the volumes by storage; nil means that they are to be built.
+	shelves   map[string]map[string]*Volume
 	taskIndex map[string]*Task
 	// handlers are by method and path template: "GET /nodes/{node}/qemu".
 	handlers map[string]handler
@@ -157,6 +159,7 @@ func (w *World) View(f func(s *State)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(&w.State)
+	w.shelves = nil
 }
 
 // Save writes the state to dir/state.json, replacing it in one step.
