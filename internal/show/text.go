@@ -1,0 +1,373 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/plan"
+	"github.com/proxops/proxops/internal/reconcile"
+	"github.com/proxops/proxops/internal/wire"
+)
+
+// longest is how many characters of a value a plan shows.
+const longest = 60
+
+// Text prints the reports of a diff, in the order given, then totals.
+func Text(w io.Writer, st Style, reports []reconcile.Report) {
+	for _, r := range reports {
+		Section(w, st, r)
+	}
+	if len(reports) > 1 {
+		fmt.Fprintln(w, st.bold("total: ")+totals(reports))
+	}
+}
+
+// Section prints one cluster: its plan, or why there is none.
+func Section(w io.Writer, st Style, r reconcile.Report) {
+	head := "=== " + r.Cluster + " ==="
+	if r.Commit != "" {
+		head += " " + short(r.Commit)
+	}
+	fmt.Fprintln(w, st.bold(head))
+	for _, n := range r.Plan.Notes {
+		fmt.Fprintln(w, st.warn("note: ")+Clean(n))
+	}
+	if r.Abort != nil {
+		for _, line := range strings.Split(strings.TrimRight(r.Abort.Error(), "\n"), "\n") {
+			fmt.Fprintln(w, st.bad("error: ")+Clean(line))
+		}
+	}
+	p := r.Plan
+	for i, a := range p.Actions {
+		if i > 0 && !sameObject(a, p.Actions[i-1]) {
+			fmt.Fprintln(w)
+		}
+		action(w, st, a)
+	}
+	findings(w, st, p)
+	fmt.Fprintln(w, st.bold(r.Cluster+": ")+totals([]reconcile.Report{r}))
+	fmt.Fprintln(w)
+}
+
+func sameObject(a, b plan.Action) bool { return a.Ref == b.Ref && a.ID == b.ID && a.Node == b.Node }
+
+func action(w io.Writer, st Style, a plan.Action) {
+	where := a.ID
+	if a.Node != "" {
+		where = a.Node + "/" + a.ID
+	}
+	line := fmt.Sprintf("%s  %s  %s", st.verb(a.Verb), st.bold(a.Ref.Kind+"/"+Clean(a.Ref.Name)), Clean(where))
+	if a.Why != "" {
+		line += st.dim("  (" + Clean(a.Why) + ")")
+	}
+	if a.Power != field.None {
+		line += "  " + power(st, a.Power)
+	}
+	fmt.Fprintln(w, line)
+	for _, l := range changeLines(a) {
+		fmt.Fprintln(w, "    "+l.text(st))
+	}
+	for _, v := range deleted(a) {
+		fmt.Fprintln(w, "    "+st.bad("volume ")+Clean(v))
+	}
+	if a.Refused != "" {
+		fmt.Fprintln(w, "    "+st.bad("PVE will refuse this: ")+Clean(a.Refused))
+	}
+}
+
+func deleted(a plan.Action) []string {
+	if d, ok := a.Do.(plan.DeleteStep); ok {
+		return d.Volumes
+	}
+	return nil
+}
+
+func power(st Style, i field.Impact) string {
+	switch i {
+	case field.Live:
+		return st.good("[applies live]")
+	case field.Pending:
+		return st.warn("[waits for restart]")
+	}
+	return st.bad("[stop+start]")
+}
+
+// line is one change, aligned with its neighbours.
+type line struct {
+	path, value, note string
+	impact            field.Impact
+	mixed             bool
+}
+
+func changeLines(a plan.Action) []line {
+	var out []line
+	width := 0
+	creating := a.Verb == plan.Create || a.Verb == plan.Clone || a.Verb == plan.Download
+	for _, c := range a.Changes {
+		l := line{path: Clean(c.Path), value: arrow(c, creating), impact: c.Impact, mixed: c.Impact != a.Power && a.Power != field.None}
+		if c.Key != "" && c.Key != c.Path {
+			l.note = Clean(c.Key)
+		}
+		out = append(out, l)
+		width = max(width, utf8.RuneCountInString(l.path))
+	}
+	for i := range out {
+		out[i].path = pad(out[i].path, width)
+	}
+	return out
+}
+
+func (l line) text(st Style) string {
+	s := l.path + "  " + l.value
+	if l.note != "" {
+		s += st.dim("  " + l.note)
+	}
+	if l.mixed && l.impact != field.None {
+		s += "  " + power(st, l.impact)
+	}
+	return s
+}
+
+func arrow(c field.Change, creating bool) string {
+	if creating && c.Old == nil {
+		return value(c.New)
+	}
+	return value(c.Old) + " → " + value(c.New)
+}
+
+func value(v *wire.Value) string {
+	if v == nil {
+		return "(none)"
+	}
+	s := Clean(v.String())
+	if s == "" || s == " " {
+		return `"` + s + `"`
+	}
+	if r := []rune(s); len(r) > longest {
+		return string(r[:longest-1]) + "…"
+	}
+	return s
+}
+
+// findings prints what is not an action: errors, anomalies, suppressed
+// deletes, objects that wait or are unknown.
+func findings(w io.Writer, st Style, p plan.Plan) {
+	gap := len(p.Actions) > 0
+	section := func() {
+		if gap {
+			fmt.Fprintln(w)
+			gap = false
+		}
+	}
+	for _, e := range p.Errors {
+		section()
+		fmt.Fprintf(w, "%s%s\n", st.bad("error: "), Clean(place(e)))
+	}
+	for _, a := range p.Anomalies {
+		section()
+		path := ""
+		if a.Path != "" {
+			path = a.Path + ": "
+		}
+		fmt.Fprintf(w, "%s%s %s: %s\n", st.warn("anomaly: "), object(a.Ref.Kind, a.Ref.Name), Clean(a.ID), Clean(path+a.Text))
+		if a.Todo != "" {
+			fmt.Fprintf(w, "    %s\n", st.dim("→ "+Clean(a.Todo)))
+		}
+	}
+	for _, s := range p.Suppressed {
+		section()
+		k := "guest"
+		if s.Kind != nil {
+			k = s.Kind.Name
+		}
+		fmt.Fprintf(w, "%s%s %d on %s: %s\n", st.warn("delete held back: "), object(k, s.Name), s.VMID, Clean(s.Node), Clean(s.Text))
+		if s.Todo != "" {
+			fmt.Fprintf(w, "    %s\n", st.dim("→ "+Clean(s.Todo)))
+		}
+	}
+	for _, o := range p.Objects {
+		switch o.State {
+		case plan.WaitingRestart, plan.Skipped, plan.Unknown:
+			section()
+			fmt.Fprintf(w, "%s%s %s: %s\n", st.warn(string(o.State)+": "), object(o.Ref.Kind, o.Ref.Name), Clean(o.ID), Clean(o.Why))
+			for _, c := range o.Waiting {
+				fmt.Fprintf(w, "    %s  %s%s\n", Clean(c.Path), arrow(c, false), st.dim("  "+Clean(c.Key)))
+			}
+		}
+	}
+}
+
+func place(e plan.ObjectError) string {
+	var parts []string
+	for _, s := range []string{e.File, e.Path} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(append(parts, e.Text), ": ")
+}
+
+func object(kind, name string) string { return kind + "/" + Clean(name) }
+
+func short(hash string) string {
+	if len(hash) > 10 {
+		return hash[:10]
+	}
+	return hash
+}
+
+// order is how totals name verbs.
+var order = [...]plan.Verb{plan.Download, plan.Create, plan.Clone, plan.Migrate, plan.Update, plan.Resize, plan.MarkTemplate, plan.Restart, plan.Start, plan.Stop, plan.Delete}
+
+func totals(reports []reconcile.Report) string {
+	n, anomalies, suppressed, errs, objects, waiting := 0, 0, 0, 0, 0, 0
+	verbs := map[plan.Verb]int{}
+	for _, r := range reports {
+		n += len(r.Plan.Actions)
+		for _, a := range r.Plan.Actions {
+			verbs[a.Verb]++
+		}
+		anomalies += len(r.Plan.Anomalies)
+		suppressed += len(r.Plan.Suppressed)
+		errs += len(r.Plan.Errors)
+		if r.Abort != nil {
+			errs++
+		}
+		for _, o := range r.Plan.Objects {
+			objects++
+			if o.State == plan.WaitingRestart {
+				waiting++
+			}
+		}
+	}
+	s := plural(n, "action")
+	var parts []string
+	for _, v := range order {
+		if verbs[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", verbs[v], strings.ToLower(string(v))))
+		}
+	}
+	if len(parts) > 0 {
+		s += " (" + strings.Join(parts, ", ") + ")"
+	}
+	s += " for " + plural(objects, "object")
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{waiting, "waiting for restart"}, {suppressed, "held back"}} {
+		if x.n > 0 {
+			s += fmt.Sprintf(", %d %s", x.n, x.what)
+		}
+	}
+	if anomalies == 1 {
+		s += ", 1 anomaly"
+	} else if anomalies > 1 {
+		s += fmt.Sprintf(", %d anomalies", anomalies)
+	}
+	if errs > 0 {
+		s += ", " + plural(errs, "error")
+	}
+	return s
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Status prints the convergence table: a row a cluster, then the objects that
+// are not converged.
+func Status(w io.Writer, st Style, reports []reconcile.Report) {
+	rows := [][]string{{"CLUSTER", "STATE", "OBJECTS", "CONVERGED", "DRIFT", "WAITING", "ANOMALIES", "ERRORS", "COMMIT"}}
+	var rest [][]string
+	for _, r := range reports {
+		by := map[plan.ObjectState]int{}
+		for _, o := range r.Objects {
+			by[o.State]++
+			if o.State != plan.Converged {
+				rest = append(rest, []string{r.Cluster, o.Kind + "/" + o.Name, o.Node, o.ID, string(o.State), cmp.Or(o.Why, o.LastError)})
+			}
+		}
+		c := r.Counts()
+		errs := c.ActionsError
+		if r.Abort != nil {
+			errs++
+		}
+		rows = append(rows, []string{r.Cluster, ClusterState(r), fmt.Sprint(len(r.Objects)), fmt.Sprint(by[plan.Converged]),
+			fmt.Sprint(by[plan.Drift] + by[plan.Desired]), fmt.Sprint(by[plan.WaitingRestart]), fmt.Sprint(c.Anomalies), fmt.Sprint(errs), short(r.Commit)})
+	}
+	table(w, st, rows)
+	if len(rest) > 0 {
+		fmt.Fprintln(w)
+		table(w, st, append([][]string{{"CLUSTER", "OBJECT", "NODE", "ID", "STATE", "WHY"}}, rest...))
+	}
+	for _, r := range reports {
+		if r.Abort != nil {
+			fmt.Fprintln(w)
+			for _, l := range strings.Split(r.Abort.Error(), "\n") {
+				fmt.Fprintf(w, "%s%s: %s\n", st.bad("error: "), r.Cluster, Clean(l))
+			}
+		}
+	}
+}
+
+// ClusterState is a cluster's state in one word or two.
+func ClusterState(r reconcile.Report) string {
+	switch {
+	case r.Abort != nil:
+		return "failing"
+	case r.Counts().ActionsError > 0:
+		return "errors"
+	case r.Stale:
+		return "stale"
+	case len(r.Plan.Actions) > 0 && r.Result == nil:
+		return "drift"
+	}
+	for _, o := range r.Objects {
+		switch o.State {
+		case plan.WaitingRestart:
+			return "waiting"
+		case plan.Unknown, plan.Skipped:
+			return "incomplete"
+		}
+	}
+	if len(r.Plan.Anomalies) > 0 || len(r.Plan.Suppressed) > 0 {
+		return "anomalies"
+	}
+	return "in sync"
+}
+
+func table(w io.Writer, st Style, rows [][]string) {
+	width := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			width[i] = max(width[i], utf8.RuneCountInString(Clean(c)))
+		}
+	}
+	for n, r := range rows {
+		cells := make([]string, len(r))
+		for i, c := range r {
+			cells[i] = pad(Clean(c), width[i])
+		}
+		l := strings.TrimRight(strings.Join(cells, "  "), " ")
+		if n == 0 {
+			l = st.bold(l)
+		}
+		fmt.Fprintln(w, l)
+	}
+}
+
+// Problems prints an error that may hold several lines, one fault a line.
+func Problems(w io.Writer, st Style, err error) {
+	lines := strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
+	for _, l := range slices.Compact(lines) {
+		fmt.Fprintln(w, st.bad("error: ")+Clean(l))
+	}
+}
