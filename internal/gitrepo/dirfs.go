@@ -1,8 +1,10 @@
 package gitrepo
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -46,6 +48,11 @@ func (d *dirFS) resolve(name string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(filepath.Join(d.root, filepath.FromSlash(name)))
 	if err != nil {
+		if up := path.Dir(name); up != "." && errors.Is(err, fs.ErrNotExist) {
+			if _, upErr := d.resolve(up); errors.Is(upErr, ErrOutside) {
+				return "", upErr // what is outside is nobody's business here, its absence too
+			}
+		}
 		return "", plain(err)
 	}
 	rel, err := filepath.Rel(d.root, real)

@@ -96,9 +96,10 @@ func (l *loader) bind() {
 }
 
 // unknown reports a reference that leads nowhere, unless it leads to a
-// manifest whose own faults are reported.
+// manifest whose own faults are reported, or may: a file that could not be
+// read at all may hold it.
 func (l *loader) unknown(at yamldoc.Problem, to kind.Ref) {
-	if l.broken[to] {
+	if l.broken[to] || l.unread[to.Kind] {
 		return
 	}
 	var sameKind, sameName []string

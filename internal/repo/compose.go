@@ -25,25 +25,26 @@ func compositionFile(cluster string) string {
 }
 
 // composition reads clusters/<cluster>/resources.yaml.
-func (v *view) composition(cluster string) ([]listed, yamldoc.Problems) {
+// unread are the kinds of which an item could not be taken.
+func (v *view) composition(cluster string) (files []listed, unread map[string]bool, problems yamldoc.Problems) {
 	file := compositionFile(cluster)
 	data, err := v.tree.ReadFile(file, yamldoc.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, yamldoc.Problems{{File: file, Text: "does not exist: list the cluster's manifests here, or write resources: [] for none"}}
+		return nil, nil, yamldoc.Problems{{File: file, Text: "does not exist: list the cluster's manifests here, or write resources: [] for none"}}
 	}
 	if err != nil {
-		return nil, yamldoc.Problems{{File: file, Text: err.Error()}}
+		return nil, nil, yamldoc.Problems{{File: file, Text: err.Error()}}
 	}
 	docs, problems := yamldoc.Parse(file, data)
 	if len(problems) > 0 {
-		return nil, problems
+		return nil, nil, problems
 	}
 	if len(docs) != 1 {
-		return nil, yamldoc.Problems{{File: file, Text: "is not one document with resources: write resources: [] for none"}}
+		return nil, nil, yamldoc.Problems{{File: file, Text: "is not one document with resources: write resources: [] for none"}}
 	}
-	c := &composer{view: v, cluster: cluster, file: file, seen: map[string]*yamldoc.Node{}}
+	c := &composer{view: v, cluster: cluster, file: file, seen: map[string]*yamldoc.Node{}, unread: map[string]bool{}}
 	c.document(docs[0])
-	return c.out, c.problems
+	return c.out, c.unread, c.problems
 }
 
 type composer struct {
@@ -52,6 +53,7 @@ type composer struct {
 	file     string
 	seen     map[string]*yamldoc.Node // by what the path leads to
 	out      []listed
+	unread   map[string]bool
 	problems yamldoc.Problems
 }
 
@@ -99,6 +101,12 @@ func (c *composer) item(n *yamldoc.Node, at string) {
 		c.fault(n, at, "%s: %s", n.Value, err)
 		return
 	}
+	taken := len(c.out)
+	defer func() {
+		if len(c.out) == taken {
+			c.unread[k.Name] = true
+		}
+	}()
 	real, err := c.view.tree.Resolve(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -9,7 +9,7 @@ import (
 
 // hint names the nearest of the known names, or lists them when they are few.
 func hint(name string, known []string) string {
-	if near := field.Nearest(name, known); near != "" {
+	if near := field.Nearest(name, known); near != "" && len(name) > 2 {
 		return "; did you mean " + near + "?"
 	}
 	known = slices.Sorted(slices.Values(known))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 
@@ -54,6 +55,7 @@ type loader struct {
 	resources []*kind.Resource
 	byRef     map[kind.Ref]*kind.Resource
 	broken    map[kind.Ref]bool // named by manifests with faults: references to them are no news
+	unread    map[string]bool   // kinds of which a whole file could not be read
 	levels    [][]kind.Ref
 	problems  yamldoc.Problems
 }
@@ -77,7 +79,9 @@ func (l *loader) composed() []string {
 
 // read parses the composition's manifests, in parallel, and keeps their order.
 func (l *loader) read(ctx context.Context) error {
-	files, problems := l.view.composition(l.name)
+	files, unread, problems := l.view.composition(l.name)
+	l.unread = map[string]bool{}
+	maps.Copy(l.unread, unread)
 	l.files, l.problems = files, append(l.problems, problems...)
 	results := make([]parsedFile, len(files))
 	g, ctx := errgroup.WithContext(ctx)
@@ -93,7 +97,10 @@ func (l *loader) read(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	for _, p := range results {
+	for i, p := range results {
+		if len(p.resources)+len(p.broken) == 0 {
+			l.unread[files[i].kind.Name] = true
+		}
 		l.resources = append(l.resources, p.resources...)
 		l.problems = append(l.problems, p.problems...)
 		for _, ref := range p.broken {
