@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/transport"
@@ -31,6 +31,7 @@ type endpoint struct {
 	ssh  bool
 	http bool
 	user string
+	addr string // host:port, for known_hosts
 }
 
 // parseURL refuses what would let others read the token or write the desired
@@ -56,6 +57,11 @@ func parseURL(raw string) (*endpoint, error) {
 	switch ep.Protocol {
 	case "ssh":
 		e.ssh = true
+		port := ep.Port
+		if port <= 0 {
+			port = 22
+		}
+		e.addr = net.JoinHostPort(strings.Trim(ep.Host, "[]"), strconv.Itoa(port))
 	case "https":
 		e.http = true
 	case "http":
@@ -107,7 +113,7 @@ func (a Auth) ssh(e *endpoint) (transport.AuthMethod, error) {
 	if user == "" {
 		user = "git"
 	}
-	hosts, err := a.hosts()
+	hosts, err := a.hosts(e)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +122,7 @@ func (a Auth) ssh(e *endpoint) (transport.AuthMethod, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: no key: name one with git.ssh-key, or run an SSH agent", e.show)
 		}
-		m.HostKeyCallback = hosts
+		m.HostKeyCallbackHelper = hosts
 		return m, nil
 	}
 	pem, err := os.ReadFile(a.SSHKey)
@@ -131,21 +137,23 @@ func (a Auth) ssh(e *endpoint) (transport.AuthMethod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: is not a private SSH key: correct git.ssh-key", a.SSHKey)
 	}
-	m.HostKeyCallback = hosts
+	m.HostKeyCallbackHelper = hosts
 	return m, nil
 }
 
-func (a Auth) hosts() (ssh.HostKeyCallback, error) {
+// hosts accepts the keys of a known_hosts file and asks the server for one of
+// their types: it would else offer another of its keys, which looks forged.
+func (a Auth) hosts(e *endpoint) (gitssh.HostKeyCallbackHelper, error) {
+	var files []string
 	if a.KnownHosts != "" {
-		cb, err := gitssh.NewKnownHostsCallback(a.KnownHosts)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w: correct git.known-hosts", a.KnownHosts, plain(err))
-		}
-		return cb, nil
+		files = []string{a.KnownHosts}
 	}
-	cb, err := gitssh.NewKnownHostsCallback()
+	db, err := gitssh.NewKnownHostsDb(files...)
+	if err != nil && a.KnownHosts != "" {
+		return gitssh.HostKeyCallbackHelper{}, fmt.Errorf("%s: %w: correct git.known-hosts", a.KnownHosts, plain(err))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: no known_hosts file: name one with git.known-hosts", filepath.Join("~", ".ssh"))
+		return gitssh.HostKeyCallbackHelper{}, fmt.Errorf("%s: no known_hosts file: name one with git.known-hosts", e.show)
 	}
-	return cb, nil
+	return gitssh.HostKeyCallbackHelper{HostKeyCallback: db.HostKeyCallback(), HostKeyAlgorithms: db.HostKeyAlgorithms(e.addr)}, nil
 }
