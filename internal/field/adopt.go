@@ -103,7 +103,7 @@ func (a *adopter) slot(r *Row, v *Volume) {
 }
 
 func (a *adopter) try(r *Row, key, token, text string) bool {
-	err := r.read(text)
+	err := r.adopt(text)
 	if err != nil {
 		reason := err.Error()
 		if r.Secret {

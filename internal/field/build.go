@@ -32,6 +32,16 @@ func Var[V any](o *Opt[V], name, key, token string, c Codec[V], doc string) *Row
 		*o = Some(v)
 		return nil
 	}
+	r.adopt = func(text string) error {
+		v, err := c.Read(text)
+		if err == nil {
+			v, err = c.Parse(c.Print(v)) // a manifest must be able to say it
+		}
+		if err == nil {
+			*o = Some(v)
+		}
+		return err
+	}
 	r.print = func() *yamldoc.Node { return c.Print(o.v) }
 	r.want = func(live string, env Env) string {
 		if c.Merge != nil {

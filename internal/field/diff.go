@@ -176,7 +176,7 @@ func (w *work) apply(r *Row) bool {
 	switch state := r.state(); {
 	case r.CreateOnly && !w.fresh(r) && !(env.AfterClone && r.Identity):
 		return true
-	case state == Absent && r.CreateDefault != "" && w.fresh(r) && (token == "" || w.wanted()):
+	case state == Absent && r.CreateDefault != "" && w.fresh(r) && (w.explicit(token) && !w.slot() || w.wanted()):
 		text, differs = r.CreateDefault, true
 	case state == Null || state == Absent && r.Identity:
 		text = r.clear(cur)

@@ -157,6 +157,7 @@ type Row struct {
 	equal func(live string, env Env) bool   // a set value against a live text
 	clear func(live string) string          // what null leaves of the live text
 	read  func(text string) error
+	adopt func(text string) error // read, refusing what a manifest cannot say
 	print func() *yamldoc.Node
 	wire  func(n *yamldoc.Node) (string, error) // manifest to wire without touching the spec
 }

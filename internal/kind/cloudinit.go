@@ -139,16 +139,15 @@ func userCodec() field.Codec[string] {
 	return field.TextMatching(`[^\s:,]+`, "a user name without blanks, colons and commas", "deploy")
 }
 
-// keysRow is off the wire while it holds the sentinel, and where the
-// references own the key.
+// keysRow is off the wire while it holds the sentinel.
 func (c *CloudInitData) keysRow(clone bool) *field.Row {
 	key := "sshkeys"
-	if c.keepsKeys() || c.SSHKeyRefs.State() != field.Absent {
+	if c.keepsKeys() {
 		key = ""
 	}
 	r := field.Var(&c.SSHKeys, "ssh-keys", key, "", emptyAbsent(encodedKeys),
 		`Public keys of the user, one an item, compared as a set. ["*"] leaves the live keys alone. Not together with ssh-key-refs.`)
-	if clone && key != "" {
+	if clone && key != "" && c.SSHKeyRefs.State() == field.Absent {
 		r.CloudIdentity()
 	}
 	return r
@@ -161,12 +160,8 @@ func (c *CloudInitData) refsRow() *field.Row {
 	codec.Read = func(string) ([]string, error) {
 		return nil, errors.New("live keys do not tell which entries of the SOPS document they are")
 	}
-	key := "sshkeys"
-	if c.SSHKeyRefs.State() == field.Absent {
-		key = "" // ssh-keys reads and owns it
-	}
-	return field.Var(&c.SSHKeyRefs, "ssh-key-refs", key, "", codec,
-		"Entries "+KeyRefPrefix+"<name> of the cluster's SOPS document that hold the public keys, in order. Not together with ssh-keys.")
+	return field.Var(&c.SSHKeyRefs, "ssh-key-refs", "sshkeys", "", codec,
+		"Entries "+KeyRefPrefix+"<name> of the cluster's SOPS document that hold the public keys, in order. Not together with ssh-keys.").NoAdopt()
 }
 
 // refList is a list of dot paths below prefix.

@@ -111,7 +111,7 @@ func (c *LXC) Shape(live *field.Guest) *field.Block {
 			field.Var(&c.CPU.Limit, "limit", "cpulimit", "", field.Number(0, 8192),
 				"Most CPU time in cores, fractions allowed; 0 is no limit.").PVEDefault("0").On(field.Live).Eg("2", "1.5"),
 		),
-		c.root(),
+		c.root(live),
 		field.ListOf(&c.MountPoints, "mount-points", "Volumes mounted into the container, each in one slot. A live one that is not listed is reported and never removed.", func(i int, m *MountPoint) *field.Block {
 			return m.shape(i, live)
 		}),
@@ -146,17 +146,21 @@ func (c *LXC) templateRow() *field.Row {
 		OrUnknown().OnlyAtCreate()
 }
 
-func (c *LXC) root() *field.Block {
+func (c *LXC) root(live *field.Guest) *field.Block {
 	const key = "rootfs"
 	r := &c.Root
 	storage, size := r.Storage.Or(""), r.Size.Or(0)
-	return field.Group("root", "Root file system. A live one is never made anew.",
+	b := field.Group("root", "Root file system. A live one is never made anew.",
 		field.Var(&r.Storage, "storage", key, "", storageID,
 			"Storage of the root file system (content rootdir). A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage).On(field.Pending),
 		field.Var(&r.Size, "size", key, "size", volumeSize,
 			"Size, such as 8GiB. A larger size grows the live volume only with grow: true; a smaller one is reported.").Req().Is(field.RoleSize).On(field.Live),
 		growRow(&r.Grow),
-	).Req().Fills(&field.Volume{Key: key, Kind: field.Rootfs, Storage: storage, Size: size, FirstToken: "volume",
+	).Req()
+	if _, has := live.Get(key); live != nil && !has && !r.Storage.IsSet() {
+		return b // nothing is wanted and nothing there
+	}
+	return b.Fills(&field.Volume{Key: key, Kind: field.Rootfs, Storage: storage, Size: size, FirstToken: "volume",
 		Grow: r.Grow.Or(false), CreateText: func() string { return storage + ":" + size.GiBNumber() }})
 }
 
@@ -410,14 +414,10 @@ func (c *LXC) init() *field.Block {
 	pass := passwordEntry
 	pass.Write = func(string) string { return in.password.clear.Reveal() } // PVE hashes it in the container
 	pass.Read = func(string) (string, error) { return "", fmt.Errorf("PVE does not report the password") }
-	refsKey := "ssh-public-keys"
-	if in.SSHKeyRefs.State() == field.Absent {
-		refsKey = ""
-	}
 	return field.Group("init", "What a new container starts with. PVE takes it at create and reports none of it: it is never compared nor changed.",
 		field.Var(&in.SSHKeys, "ssh-keys", "ssh-public-keys", "", raw,
 			"Public keys of root, one an item. Not together with ssh-key-refs.").OnlyAtCreate(),
-		field.Var(&in.SSHKeyRefs, "ssh-key-refs", refsKey, "", refs,
+		field.Var(&in.SSHKeyRefs, "ssh-key-refs", "ssh-public-keys", "", refs,
 			"Entries "+KeyRefPrefix+"<name> of the cluster's SOPS document that hold root's public keys. Not together with ssh-keys.").OnlyAtCreate(),
 		field.Var(&in.PasswordRef, "password-ref", "password", "", pass,
 			"Entry "+PasswordRefPrefix+"<name> of the cluster's SOPS document that holds root's password.").Hides().OnlyAtCreate(),

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
@@ -42,7 +43,7 @@ func (o *Options) shape(v *VM, live *field.Guest) *field.Block {
 		field.Var(&o.Tablet, "tablet", "tablet", "", yesNo,
 			"USB tablet, for a mouse pointer in step with the console.").PVEDefault("1").On(field.Pending).HotplugBy("usb"),
 		hot,
-		field.Var(&o.BootOrder, "boot-order", "boot", "", bootOrders,
+		field.Var(&o.BootOrder, "boot-order", "boot", "", v.bootCodec(),
 			"Devices to boot from, first one first: a list or comma string of drive slots, netN, hostpciN and usbN that the VM has.").On(field.Pending),
 		nested,
 		field.Var(&o.Hidden, "hidden", "cpu", "hidden", yesNo,
@@ -50,6 +51,21 @@ func (o *Options) shape(v *VM, live *field.Guest) *field.Block {
 		field.Var(&o.OSType, "ostype", "ostype", "", osType,
 			"Guest operating system, which decides PVE's tuning: l26 for Linux, win11, other and so on.").PVEDefault("other").On(field.Pending),
 	)
+}
+
+// bootCodec reads a live order for adopt only where the manifest can say it.
+func (v *VM) bootCodec() field.Codec[[]string] {
+	c := bootOrders
+	c.Read = func(s string) ([]string, error) {
+		devs, err := bootOrders.Read(s)
+		for _, dev := range devs {
+			if fault := v.bootFault(dev); fault != "" && err == nil {
+				err = errors.New(fault)
+			}
+		}
+		return devs, err
+	}
+	return c
 }
 
 func onbootRow(o *field.Opt[bool]) *field.Row {

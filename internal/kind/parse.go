@@ -59,6 +59,10 @@ func Parse(file string, n *yamldoc.Node) (*Resource, yamldoc.Problems) {
 	if n == nil || n.Kind != yamldoc.Mapping {
 		return nil, yamldoc.Problems{{File: file, Line: 1, Col: 1, Text: "a manifest is a mapping of apiVersion, kind, metadata and spec"}}
 	}
+	if keys := keysOf(n); len(keys) == 1 && keys[0] == "spec" {
+		p.fault("spec", "a spec without kind and metadata: they stand in one document, without --- between metadata and spec")
+		return nil, p.problems
+	}
 	p.envelope(n)
 	p.metadata(n.Get("metadata"))
 	if p.r.Kind != nil {
@@ -82,10 +86,6 @@ func (p *parser) fault(path, format string, args ...any) {
 var envelopeKeys = []string{"apiVersion", "kind", "metadata", "spec"}
 
 func (p *parser) envelope(n *yamldoc.Node) {
-	if keys := keysOf(n); len(keys) == 1 && keys[0] == "spec" {
-		p.fault("spec", "a spec without kind and metadata: they stand in one document, without --- between metadata and spec")
-		return
-	}
 	p.unknown(n, "", envelopeKeys)
 	if v, ok := p.text(n, "apiVersion", true); ok && v != APIVersion {
 		p.fault("apiVersion", "%q is not %s, the only version there is", v, APIVersion)
@@ -247,7 +247,7 @@ func (p *parser) spec(n *yamldoc.Node) {
 	}
 	spec.Validate(func(path, format string, args ...any) {
 		prob := p.r.SpecProblem(path, fmt.Sprintf(format, args...))
-		covered := slices.ContainsFunc(found, func(q yamldoc.Problem) bool { return q.Path == path || strings.HasPrefix(q.Path, path+".") })
+		covered := slices.ContainsFunc(found, func(q yamldoc.Problem) bool { return q.Path == path })
 		if !covered {
 			found = append(found, prob)
 		}

@@ -135,7 +135,7 @@ func (v *VM) cpu() *field.Block {
 			"Most CPU time in cores, 0-128, fractions allowed; 0 is no limit.").PVEDefault("0").On(field.Live).Eg("2", "1.5"),
 		field.Var(&c.Units, "units", "cpuunits", "", field.Int(1, 262144),
 			"Weight against other guests of the node, 1-262144; PVE's own is 100.").On(field.Live).Eg("200"),
-	)
+	).Req()
 }
 
 // Disk is one element of disks.

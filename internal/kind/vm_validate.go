@@ -157,7 +157,7 @@ func (v *VM) validateHardware(report Report) {
 		case d == field.Set && m == field.Set:
 			report(at, "device and mapping exclude each other; keep one")
 		case d == field.Absent && m == field.Absent:
-			report(at, "device or mapping is required")
+			report(at+".device", "device or mapping is required")
 		}
 		uniqueSlot(report, used, at, "hostpci", p.Slot.Or(i), maxHostPCI)
 	}
@@ -173,35 +173,33 @@ func (v *VM) validateOptions(report Report) {
 			report("cpu.flags", "hidden stands here and in options.hidden; keep one")
 		}
 	}
-	if !v.Clone.IsSet() {
-		v.validateBootOrder(report)
+	for i, dev := range o.BootOrder.Or(nil) {
+		if fault := v.bootFault(dev); fault != "" {
+			report(fmt.Sprintf("options.boot-order[%d]", i), "%s", fault)
+		}
 	}
 }
 
-// validateBootOrder wants each device to be one that the manifest declares.
-// What it does not own may be live: serve that by a list left out.
-func (v *VM) validateBootOrder(report Report) {
-	drives := v.slots(silent)
-	for i, dev := range v.Options.BootOrder.Or(nil) {
-		path := fmt.Sprintf("options.boot-order[%d]", i)
-		if _, ok := bus(dev); ok {
-			inExtra := slices.ContainsFunc(v.Extra, func(e field.MapEntry[string]) bool { return e.Key == dev })
-			cd := v.Hardware.CDROM == nil && (dev == "ide2" || dev == "ide3")
-			if drives[dev] == "" && !inExtra && !cd {
-				report(path, "%s is no drive that the manifest declares", dev)
-			}
-			continue
-		}
-		if n, ok := numbered(dev, "net"); ok {
-			has := false
-			for j := range v.Networks {
-				has = has || v.Networks[j].Slot.Or(j) == n
-			}
-			if !has {
-				report(path, "%s is no card that the manifest declares", dev)
-			}
+// bootFault is why the VM cannot boot from a device: the manifest declares
+// every drive and card but what a clone brings and a CD that it does not own.
+func (v *VM) bootFault(dev string) string {
+	if _, ok := bus(dev); ok {
+		inExtra := slices.ContainsFunc(v.Extra, func(e field.MapEntry[string]) bool { return e.Key == dev })
+		cd := v.Hardware.CDROM == nil && (dev == "ide2" || dev == "ide3")
+		if v.slots(silent)[dev] == "" && !inExtra && !cd && !v.Clone.IsSet() {
+			return dev + " is no drive that the manifest declares"
 		}
 	}
+	if n, ok := numbered(dev, "net"); ok {
+		has := false
+		for i := range v.Networks {
+			has = has || v.Networks[i].Slot.Or(i) == n
+		}
+		if !has {
+			return dev + " is no card that the manifest declares"
+		}
+	}
+	return ""
 }
 
 func (v *VM) validateCloudInit(report Report) {
@@ -217,10 +215,10 @@ func (v *VM) validateCloudInit(report Report) {
 		path := fmt.Sprintf("cloud-init-data.ipconfigs[%d]", i)
 		prefix(report, path+".ip", p.IP)
 		prefix(report, path+".ip6", p.IP6)
-		gateway(report, path+".gateway", "ip", p.Gateway, p.IP)
-		gateway(report, path+".gateway6", "ip6", p.Gateway6, p.IP6)
-		if !p.IP.IsSet() && !p.IP6.IsSet() && p.IP.State() != field.Null && p.IP6.State() != field.Null {
-			report(path, "ip or ip6 is required")
+		gateway(report, path+".gateway", path+".ip", p.Gateway, p.IP)
+		gateway(report, path+".gateway6", path+".ip6", p.Gateway6, p.IP6)
+		if p.IP.State() == field.Absent && p.IP6.State() == field.Absent && !p.Gateway.IsSet() && !p.Gateway6.IsSet() {
+			report(path+".ip", "ip or ip6 is required")
 		}
 		uniqueSlot(report, used, path, "ipconfig", p.NIC.Or(i), maxIPConfig)
 	}
@@ -233,12 +231,14 @@ func prefix(report Report, path string, ip field.Opt[string]) {
 	}
 }
 
-func gateway(report Report, path, field_ string, gw, ip field.Opt[string]) {
+// gateway wants an address beside a gateway; what is missing is said of ip, so
+// that a faulty ip is reported once.
+func gateway(report Report, path, ipPath string, gw, ip field.Opt[string]) {
 	switch {
 	case gw.IsSet() && !ip.IsSet():
-		report(path, "a gateway needs %s", field_)
+		report(ipPath, "an address is required beside a gateway")
 	case gw.IsSet() && !strings.Contains(ip.Or(""), "/"):
-		report(path, "a gateway goes with an address, and %s is %s", field_, ip.Or(""))
+		report(path, "a gateway goes with an address, and %s is %s", ipPath[strings.LastIndex(ipPath, ".")+1:], ip.Or(""))
 	}
 }
 
