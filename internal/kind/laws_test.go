@@ -355,9 +355,9 @@ func TestLawThreeStates(t *testing.T) {
 				}
 				setRow(t, none, row.Path, "null")
 				d := field.Diff(none.Shape(live), live)
-				_, had := token(m, row)
+				_, had := tokenOf(m, row)
 				m.apply(t, d)
-				if v, ok := token(m, row); ok {
+				if v, ok := tokenOf(m, row); ok {
 					t.Errorf("null leaves %s", v)
 				}
 				if had && len(d.Edits) != 1 {
@@ -371,8 +371,8 @@ func TestLawThreeStates(t *testing.T) {
 	}
 }
 
-// token is what the model holds of a row: its token, or its key.
-func token(m *model, r *field.Row) (string, bool) {
+// tokenOf is what the model holds of a row: its token, or its key.
+func tokenOf(m *model, r *field.Row) (string, bool) {
 	text, ok := m.config[r.Key]
 	f := wire.FormatOf(m.lxc, r.Key)
 	if !ok || f.Plain || r.Token == "" {
