@@ -1,12 +1,9 @@
 package reconcile
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 
-	"github.com/proxops/proxops/internal/gitrepo"
-	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/pve"
 	"github.com/proxops/proxops/internal/repo"
 )
@@ -39,25 +36,4 @@ func Connect(c *repo.Cluster, log *slog.Logger) (*pve.Client, error) {
 // its settings say, else by the credentials that are there.
 func UsesTicket(c *repo.Cluster) bool {
 	return c.Config.Auth == "ticket" || c.Config.Auth == "" && c.Secrets.TokenID == "" && c.Secrets.Password.IsSet()
-}
-
-// Words asks git about undeclared vmids, in the planner's terms. When the
-// history cannot be read the plan says so and the tag decides.
-func Words(ctx context.Context, c *repo.Cluster, vmids []int) map[int]plan.Word {
-	out := map[int]plan.Word{}
-	words, err := c.Removals(ctx, vmids)
-	if err != nil {
-		for _, id := range vmids {
-			out[id] = plan.Word{Text: "git could not be asked: " + err.Error()}
-		}
-		return out
-	}
-	for id, w := range words {
-		x := plan.Word{Never: w.Verdict == gitrepo.Never, Text: w.String()}
-		if w.Verdict == gitrepo.Removed {
-			x.Commit = w.Commit.Hash
-		}
-		out[id] = x
-	}
-	return out
 }

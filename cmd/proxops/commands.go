@@ -1,0 +1,14 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// commands are all commands, in the order of the help.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.diffCmd(),
+		a.applyCmd(),
+		a.statusCmd(),
+		a.validateCmd(),
+		a.versionCmd(),
+	}
+}

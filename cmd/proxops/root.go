@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/lmittmann/tint"
+	"github.com/proxops/proxops/internal/repo"
+	"github.com/proxops/proxops/internal/show"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// system is what a command may touch of the process.
+type system struct {
+	in       *os.File
+	out, err io.Writer
+	environ  []string
+}
+
+// app is one invocation: the process and the global flags.
+type app struct {
+	system
+	env      map[string]string
+	flags    repo.Overrides
+	clusters []string
+	poll     int
+	budget   int
+	readOnly bool
+	level    *slog.LevelVar
+}
+
+// exit is an error that only carries an exit code: what there is to say was
+// said.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// hint is an error of usage: it names the command whose help explains.
+type hint struct {
+	err  error
+	help string
+}
+
+func (h hint) Error() string { return h.err.Error() }
+func (h hint) Unwrap() error { return h.err }
+
+func run(ctx context.Context, sys system, args []string) int {
+	a := &app{system: sys, env: map[string]string{}, level: &slog.LevelVar{}}
+	for _, kv := range sys.environ {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			a.env[k] = v
+		}
+	}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(sys.in)
+	root.SetOut(sys.out)
+	root.SetErr(sys.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	var code exit
+	if errors.As(err, &code) {
+		return int(code)
+	}
+	show.Problems(sys.err, a.style(sys.err), err)
+	var h hint
+	if errors.As(err, &h) {
+		fmt.Fprintf(sys.err, "see %s --help\n", cmd.CommandPath())
+	}
+	return 1
+}
+
+func (a *app) root() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "proxops",
+		Short: "Make Proxmox VE clusters match a git repository",
+		Long: `ProxOps reads manifests from a git repository, compares them with live
+Proxmox VE clusters and makes the second match the first.
+
+Run it inside the repository: diff shows what would change, apply changes it,
+status says what is in sync. Nothing is written outside PVE, and no state file
+is kept.
+
+Try it without any cluster: proxops demo`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       versionText(),
+	}
+	c.SetVersionTemplate("proxops {{.Version}}\n")
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return hint{err: err} })
+	f := c.PersistentFlags()
+	f.StringVar(&a.flags.Config, "config", "", "path of proxops.yaml (PROXOPS_CONFIG)")
+	f.StringVar(&a.flags.GitPath, "git-path", "", "work tree to read, instead of the one around the working directory (PROXOPS_GIT_PATH)")
+	f.StringVar(&a.flags.GitURL, "git-url", "", "repository to clone and follow, instead of a work tree")
+	f.StringVar(&a.flags.GitBranch, "git-branch", "", "branch, tag or commit to follow with --git-url")
+	f.IntVar(&a.poll, "git-poll-sec", 0, "seconds between two cycles of the daemon")
+	f.StringVar(&a.flags.LogLevel, "log-level", "", "debug, info, warn or error")
+	f.StringVar(&a.flags.Listen, "listen", "", "address of the daemon's HTTP server")
+	f.IntVar(&a.budget, "prune-budget", 0, "deletes per cluster and cycle; 0 is unlimited")
+	f.StringVar(&a.flags.PVEUser, "pve-user", "", "PVE user, user@realm or user@realm!token (PROXOPS_PVE_USER)")
+	f.StringVar(&a.flags.PVEAuth, "pve-auth", "", "token or ticket")
+	f.StringVar(&a.flags.CAFile, "ca-file", "", "PEM file of the authority that signed the clusters' certificates")
+	f.BoolVar(&a.readOnly, "read-only", false, "report drift, never correct it")
+	f.StringArrayVar(&a.clusters, "cluster", nil, "only this cluster; may be given several times")
+	_ = c.RegisterFlagCompletionFunc("cluster", a.completeCluster)
+	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.given(cmd) }
+	c.AddGroup(&cobra.Group{ID: "main", Title: "Main commands:"}, &cobra.Group{ID: "more", Title: "More commands:"})
+	for _, cmd := range a.commands() {
+		c.AddCommand(cmd)
+	}
+	c.SetHelpCommandGroupID("more")
+	c.SetCompletionCommandGroupID("more")
+	return c
+}
+
+// given takes over the flags whose zero value means something.
+func (a *app) given(cmd *cobra.Command) error {
+	f := cmd.Flags()
+	if f.Changed("git-poll-sec") {
+		a.flags.GitPollSec = &a.poll
+	}
+	if f.Changed("prune-budget") {
+		if a.budget < 0 {
+			return hint{err: fmt.Errorf("--prune-budget: %d is less than 0; 0 is unlimited", a.budget)}
+		}
+		a.flags.PruneBudget = &a.budget
+	}
+	if f.Changed("read-only") {
+		a.flags.ReadOnly = &a.readOnly
+	}
+	return nil
+}
+
+func (a *app) completeCluster(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	r, err := a.open(true)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, _ := r.Clusters()
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// style decorates only for terminals, and never when NO_COLOR is set.
+func (a *app) style(w io.Writer) show.Style {
+	return show.Style{Color: a.env["NO_COLOR"] == "" && a.env["TERM"] != "dumb" && isTerminal(w)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// logger writes to standard error, as the settings say.
+func (a *app) logger(s *repo.Settings) *slog.Logger {
+	_ = a.level.UnmarshalText([]byte(s.Log.Level))
+	if s.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: a.level}))
+	}
+	return slog.New(tint.NewHandler(a.err, &tint.Options{Level: a.level, NoColor: !a.style(a.err).Color}))
+}
+
+// noArgs is cobra.NoArgs with our wording.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return hint{err: fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])}
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/proxops/proxops/internal/apply"
+	"github.com/proxops/proxops/internal/reconcile"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+)
+
+// Writer is where Progress.Print lets others print.
+type Writer = io.Writer
+
+// Progress tells of actions while they run. Without a terminal it prints one
+// line an event; on one, running actions have a line each at the bottom.
+type Progress struct {
+	mu   sync.Mutex
+	w    io.Writer
+	st   Style
+	bars *mpb.Progress // nil without a terminal
+	bar  map[key]*running
+}
+
+type key struct {
+	cluster string
+	index   int
+}
+
+type running struct {
+	bar   *mpb.Bar
+	mu    sync.Mutex
+	last  string
+	start time.Time
+}
+
+// NewProgress starts the display.
+func NewProgress(w io.Writer, st Style, terminal bool) *Progress {
+	p := &Progress{w: w, st: st, bar: map[key]*running{}}
+	if terminal {
+		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(150*time.Millisecond), mpb.WithWidth(4))
+	}
+	return p
+}
+
+// Print lets f print above the running actions.
+func (p *Progress) Print(f func(Writer)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var b strings.Builder
+	f(&b)
+	p.write(b.String())
+}
+
+func (p *Progress) write(s string) {
+	if p.bars != nil {
+		_, _ = p.bars.Write([]byte(s))
+		return
+	}
+	_, _ = io.WriteString(p.w, s)
+}
+
+// Event tells of one event of one cluster's apply.
+func (p *Progress) Event(cluster string, e apply.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := key{cluster, e.Index}
+	switch e.Kind {
+	case apply.Started:
+		if p.bars != nil {
+			p.bar[k] = p.spin(cluster + ": " + subject(p.st, e))
+			return
+		}
+		p.write(cluster + ": " + subject(p.st, e) + " …\n")
+	case apply.Progress:
+		if r := p.bar[k]; r != nil && len(e.Lines) > 0 {
+			r.mu.Lock()
+			r.last = Clean(e.Lines[len(e.Lines)-1])
+			r.mu.Unlock()
+		}
+	case apply.Ended:
+		if r := p.bar[k]; r != nil {
+			r.bar.Abort(true)
+			delete(p.bar, k)
+		}
+		p.write(cluster + ": " + subject(p.st, e) + " " + ended(p.st, e) + "\n")
+	}
+}
+
+func (p *Progress) spin(name string) *running {
+	r := &running{start: time.Now()}
+	r.bar = p.bars.New(1, mpb.SpinnerStyle(), mpb.BarRemoveOnComplete(),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			s := fmt.Sprintf(" %s  %s", name, time.Since(r.start).Round(time.Second))
+			if r.last != "" {
+				s += "  " + r.last
+			}
+			return s
+		})))
+	return r
+}
+
+func subject(st Style, e apply.Event) string {
+	a := e.Action
+	return fmt.Sprintf("%s  %s  %s", st.verb(a.Verb), a.Ref.Kind+"/"+Clean(a.Ref.Name), Clean(strings.TrimPrefix(a.Node+"/"+a.ID, "/")))
+}
+
+func ended(st Style, e apply.Event) string {
+	if e.Result == nil {
+		return "ended"
+	}
+	took := ""
+	if e.Result.Took >= 100*time.Millisecond {
+		took = st.dim(fmt.Sprintf(" (%s)", e.Result.Took.Round(100*time.Millisecond)))
+	}
+	return outcome(st, *e.Result) + took
+}
+
+func outcome(st Style, r apply.ActionResult) string {
+	switch r.Outcome {
+	case apply.Done:
+		return st.good("done")
+	case apply.Warned:
+		return st.warn("done with warnings: ") + Clean(strings.Join(r.Warnings, "; "))
+	case apply.Deferred:
+		return st.warn("deferred: ") + errText(r.Err)
+	case apply.Unknown:
+		return st.bad("outcome unknown: ") + errText(r.Err)
+	}
+	return st.bad("failed: ") + errText(r.Err)
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return Clean(first)
+}
+
+// Close ends the display.
+func (p *Progress) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.bar {
+		r.bar.Abort(true)
+	}
+	if p.bars != nil {
+		p.bars.Wait()
+	}
+}
+
+// Applied prints what became of each cluster's plan: what did not go well with
+// its reason and log tail, what waits, then totals.
+func Applied(w io.Writer, st Style, reports []reconcile.Report) {
+	for _, r := range reports {
+		fmt.Fprintln(w, st.bold("=== "+r.Cluster+" ==="))
+		if r.Abort != nil {
+			Problems(w, st, r.Abort)
+		}
+		if r.Result != nil {
+			applied(w, st, *r.Result)
+		}
+		p := r.Plan
+		p.Actions = nil
+		findings(w, st, p)
+		fmt.Fprintln(w, st.bold(r.Cluster+": ")+result(r))
+		fmt.Fprintln(w)
+	}
+}
+
+func applied(w io.Writer, st Style, res apply.Result) {
+	for _, a := range res.Actions {
+		switch {
+		case a.Outcome == apply.Done && len(a.Waiting) == 0:
+			continue
+		case a.Outcome == apply.Done:
+			fmt.Fprintf(w, "%s  %s\n", st.verb(a.Action.Verb), object(a.Action.Ref.Kind, a.Action.Ref.Name))
+			fmt.Fprintf(w, "    %s%s\n", st.warn("waits for restart: "), Clean(strings.Join(a.Waiting, ", ")))
+			continue
+		}
+		fmt.Fprintf(w, "%s  %s  %s\n", st.verb(a.Action.Verb), object(a.Action.Ref.Kind, a.Action.Ref.Name), outcome(st, a))
+		for _, l := range a.Tail {
+			fmt.Fprintln(w, "    "+st.dim("| ")+Clean(l))
+		}
+	}
+	if res.Interrupted {
+		fmt.Fprintln(w, st.warn("interrupted: ")+"actions that were not started are left; running tasks go on in PVE")
+	}
+}
+
+func result(r reconcile.Report) string {
+	if r.Result == nil {
+		if len(r.Plan.Actions) == 0 && r.Abort == nil {
+			return "nothing to do for " + plural(len(r.Plan.Objects), "object")
+		}
+		return "nothing was applied"
+	}
+	by := r.Result.Counts()
+	s := fmt.Sprintf("%d of %s done", by[apply.Done]+by[apply.Warned], plural(len(r.Result.Actions), "action"))
+	for _, x := range []struct {
+		o    apply.Outcome
+		what string
+	}{{apply.Warned, "with warnings"}, {apply.Failed, "failed"}, {apply.Deferred, "deferred"}, {apply.Unknown, "with unknown outcome"}} {
+		if by[x.o] > 0 {
+			s += fmt.Sprintf(", %d %s", by[x.o], x.what)
+		}
+	}
+	return s
+}
