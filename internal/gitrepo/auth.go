@@ -129,7 +129,7 @@ func (a Auth) ssh(e *endpoint) (transport.AuthMethod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: correct git.ssh-key", a.SSHKey, plain(err))
 	}
-	m, err := gitssh.NewPublicKeys(user, pem, "")
+	signer, err := ssh.ParsePrivateKey(pem)
 	var locked *ssh.PassphraseMissingError
 	if errors.As(err, &locked) {
 		return nil, fmt.Errorf("%s: needs a passphrase, which nobody is there to type: use a deploy key without one, or an SSH agent", a.SSHKey)
@@ -137,8 +137,7 @@ func (a Auth) ssh(e *endpoint) (transport.AuthMethod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: is not a private SSH key: correct git.ssh-key", a.SSHKey)
 	}
-	m.HostKeyCallbackHelper = hosts
-	return m, nil
+	return &gitssh.PublicKeys{User: user, Signer: signer, HostKeyCallbackHelper: hosts}, nil
 }
 
 // hosts accepts the keys of a known_hosts file and asks the server for one of
