@@ -20,3 +20,13 @@ func BenchmarkShape(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkParse(b *testing.B) {
+	text := doc("VM", "web-01", vmHead+"disks: [{storage: local-lvm, size: 32GiB, discard: on, ssd: true}]\nnetworks: [{bridge: vmbr0, vlan: 10}]\noptions: {onboot: true, agent: true}\ncloud-init-data: {ci-user: ops, ipconfigs: [{nic: 0, ip: dhcp}]}\nhardware: {cloud-init: {storage: local-lvm}}")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, problems := parse(text); len(problems) > 0 {
+			b.Fatal(problems)
+		}
+	}
+}

@@ -233,6 +233,8 @@ type PCIDevice struct {
 	PCIe    field.Opt[bool]
 }
 
+const rawDevice = "root@pam only: a raw host device; a token may set mapping instead"
+
 const bdf = `(?:[0-9a-fA-F]{4,}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?`
 
 var bdfList = regexp.MustCompile(`^` + bdf + `(?:;` + bdf + `)*$`)
@@ -241,16 +243,19 @@ func (p *PCIDevice) shape(i int, live *field.Guest) *field.Block {
 	key := fmt.Sprintf("hostpci%d", p.Slot.Or(i))
 	host := field.Var(&p.Device, "device", key, "host", pciAddress,
 		"PCI address of the host device, [domain:]bus:slot[.function] in hex, such as 0000:01:00.0; several functions joined by ;. Either this or mapping.").
-		On(field.Pending).Root("root@pam only: a raw host device; a token may set mapping instead")
+		On(field.Pending).Root(rawDevice)
 	mapping := field.Var(&p.Mapping, "mapping", key, "mapping",
 		mappingID,
 		"PCI mapping of the datacenter, the form that an API token may set. Either this or device.").On(field.Pending)
+	pcie := field.Var(&p.PCIe, "pcie", key, "pcie", yesNo,
+		"PCI Express instead of PCI; needs machine q35.").PVEDefault("0").On(field.Pending)
+	if now, _ := live.Get(key); p.Device.IsSet() || hasTokens(now, key, false, "host") {
+		pcie.Root(rawDevice) // PVE lets nobody else write a slot with a raw device
+	}
 	nodes := []field.Node{
 		field.Var(&p.Slot, "slot", "", "", hostPCISlot,
 			"Slot of the device, hostpci0-hostpci15 or the number. Left out it is the position in the list.").Is(field.RoleSlot),
-		host, mapping,
-		field.Var(&p.PCIe, "pcie", key, "pcie", yesNo,
-			"PCI Express instead of PCI; needs machine q35.").PVEDefault("0").On(field.Pending),
+		host, mapping, pcie,
 	}
 	return field.Group("", "One passed-through device. Changes of it wait for a stop and start.", append(nodes, p.switched(key, live)...)...)
 }

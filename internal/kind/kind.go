@@ -132,6 +132,8 @@ type ArtifactSpec interface {
 	Download() (params []field.Token, err error)
 	// VolID is <storage>:<content>/<filename>.
 	VolID() string
+	// Fill gives a spec for adopt the file that was found.
+	Fill(nodes []string, storage, filename string)
 }
 
 // OwnerTag is the PVE tag that marks what ProxOps made or claimed.

@@ -3,6 +3,7 @@ package kind_test
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -220,7 +221,50 @@ func guests() []*kind.Kind {
 	return out
 }
 
-// wants skips rows whose value is no part of a live config.
+// Every field of every struct has a row: once each row got a value, no field
+// is left without one.
+func TestLawEveryFieldHasARow(t *testing.T) {
+	for _, k := range kind.All {
+		spec := base(t, k)
+		for _, r := range field.Rows(spec.Shape(nil)) {
+			if err := r.Load(node(t, r.Type.Examples[0])); err != nil {
+				t.Errorf("%s %s: %v", k.Name, r.Path, err)
+			}
+		}
+		unset(t, k.Name, reflect.ValueOf(spec).Elem())
+	}
+}
+
+func unset(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	if o, ok := v.Interface().(interface{ State() field.State }); ok {
+		if o.State() == field.Absent {
+			t.Errorf("%s has no row", path)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				unset(t, path+"."+f.Name, v.Field(i))
+			}
+		}
+	case reflect.Pointer:
+		unset(t, path, v.Elem())
+	case reflect.Slice:
+		if v.Len() == 0 && !strings.HasSuffix(path, ".Extra") {
+			t.Errorf("%s has no list", path)
+		}
+		for i := range v.Len() {
+			unset(t, path, v.Index(i))
+		}
+	default:
+		t.Errorf("%s is no optional field", path)
+	}
+}
+
+// compared leaves out rows whose value is no part of a live config.
 func compared(r *field.Row) bool {
 	return r.Key != "" && !r.CreateOnly && (r.Role == field.RoleToken || r.Role == field.RolePool)
 }

@@ -213,15 +213,14 @@ func (c *LXC) validateNetworks(report Report) {
 		noNull(report, at+".hwaddr", n.HWAddr)
 		prefix(report, at+".ip", n.IP)
 		prefix(report, at+".ip6", n.IP6)
-		gateway(report, at+".gw", at+".ip", n.Gateway, n.IP)
-		gateway(report, at+".gw6", at+".ip6", n.Gateway6, n.IP6)
+		gateway(report, at+".ip", n.Gateway, n.IP)
+		gateway(report, at+".ip6", n.Gateway6, n.IP6)
 		uniqueSlot(report, used, at, "net", n.Slot.Or(i), maxNet)
-		if name, ok := n.Iface.Get(); ok {
-			if by, twice := names[name]; twice {
-				report(at+".iface", "%s is the interface of %s", name, by)
-			}
-			names[name] = at
+		name := n.Iface.Or(fmt.Sprintf("net%d", n.Slot.Or(i)))
+		if by, twice := names[name]; twice {
+			report(at+".iface", "%s is the interface of %s", name, by)
 		}
+		names[name] = at
 	}
 }
 

@@ -215,8 +215,8 @@ func (v *VM) validateCloudInit(report Report) {
 		path := fmt.Sprintf("cloud-init-data.ipconfigs[%d]", i)
 		prefix(report, path+".ip", p.IP)
 		prefix(report, path+".ip6", p.IP6)
-		gateway(report, path+".gateway", path+".ip", p.Gateway, p.IP)
-		gateway(report, path+".gateway6", path+".ip6", p.Gateway6, p.IP6)
+		gateway(report, path+".ip", p.Gateway, p.IP)
+		gateway(report, path+".ip6", p.Gateway6, p.IP6)
 		if p.IP.State() == field.Absent && p.IP6.State() == field.Absent && !p.Gateway.IsSet() && !p.Gateway6.IsSet() {
 			report(path+".ip", "ip or ip6 is required")
 		}
@@ -233,12 +233,9 @@ func prefix(report Report, path string, ip field.Opt[string]) {
 
 // gateway wants an address beside a gateway; what is missing is said of ip, so
 // that a faulty ip is reported once.
-func gateway(report Report, path, ipPath string, gw, ip field.Opt[string]) {
-	switch {
-	case gw.IsSet() && !ip.IsSet():
+func gateway(report Report, ipPath string, gw, ip field.Opt[string]) {
+	if gw.IsSet() && !ip.IsSet() {
 		report(ipPath, "an address is required beside a gateway")
-	case gw.IsSet() && !strings.Contains(ip.Or(""), "/"):
-		report(path, "a gateway goes with an address, and %s is %s", ipPath[strings.LastIndex(ipPath, ".")+1:], ip.Or(""))
 	}
 }
 
