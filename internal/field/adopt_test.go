@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/proxops/proxops/internal/secret"
 	"github.com/proxops/proxops/internal/wire"
 	"github.com/proxops/proxops/internal/yamldoc"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -215,5 +216,22 @@ func TestAdmits(t *testing.T) {
 	}
 	if _, ok := found["disks[0].storage"]; ok {
 		t.Error("a guarded row sends nothing")
+	}
+}
+
+func TestSecretsAreNotPrinted(t *testing.T) {
+	pw := Some(secret.New("hunter2"))
+	plain := Some("hunter2")
+	b := Group("", "", Var(&pw, "password", "cipassword", "", SecretText(), "").Hides(), Var(&plain, "token", "token", "", Text(), "").Hides())
+	if out := string(yamldoc.Print(ToNode(b, nil))); out != "{}\n" {
+		t.Errorf("printed\n%s", out)
+	}
+	g := guest("token: other\ncipassword: x")
+	for _, e := range Diff(b, g).Edits {
+		for _, c := range e.Changes {
+			if side(c.Old) != "(redacted)" || side(c.New) != "(redacted)" || e.Value.String() != "(redacted)" {
+				t.Errorf("%s: %s -> %s", e.Key, side(c.Old), side(c.New))
+			}
+		}
 	}
 }

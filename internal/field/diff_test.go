@@ -60,6 +60,8 @@ func TestDiff(t *testing.T) {
 		{name: "equal within an extent", spec: oneDisk, live: "scsi0: lvm:vm-1-disk-0,size=32772M"},
 		{name: "too large", spec: oneDisk, live: "scsi0: lvm:vm-1-disk-0,size=40G", want: "anomaly disks[0].size: the live volume has 40GiB, the manifest wants 32GiB"},
 		{name: "too small", spec: oneDisk, live: "scsi0: lvm:vm-1-disk-0,size=2252M", want: "anomaly disks[0].size: the live volume has 2252MiB, the manifest wants 32GiB"},
+		{name: "never shrunk", spec: oneDisk, live: "scsi0: lvm:vm-1-disk-0,size=40G", do: func(v *vm, _ *Guest) { v.disks[0].grow = true }, want: "anomaly disks[0].size: the live volume has 40GiB, the manifest wants 32GiB"},
+		{name: "a seeded disk's size is its image's", spec: "disks: [{storage: lvm, image: d.qcow2, size: 9GiB}]", live: "scsi0: lvm:vm-1-disk-0,size=3G"},
 		{name: "grow", spec: oneDisk, live: "scsi0: lvm:vm-1-disk-0,size=10G", do: func(v *vm, _ *Guest) { v.disks[0].grow = true }, want: "grow scsi0 10GiB to 32GiB"},
 		{name: "grow and options", spec: "disks: [{storage: lvm, size: 32GiB, serial: abc}]", live: "scsi0: lvm:vm-1-disk-0,size=10G,zzz=1", do: func(v *vm, _ *Guest) { v.disks[0].grow = true }, want: "scsi0=lvm:vm-1-disk-0,size=32G,zzz=1,serial=abc\ngrow scsi0 10GiB to 32GiB"},
 		{name: "no grow over a pending line", spec: oneDisk, live: "scsi0: lvm:vm-1-disk-0,size=10G\nscsi0!pending: lvm:vm-1-disk-0,cache=none,size=10G", do: func(v *vm, _ *Guest) { v.disks[0].grow = true }, want: "anomaly disks[0].size: the live volume has 10GiB, the manifest wants 32GiB, but scsi0 has a pending change that would undo a resize at the next restart"},
