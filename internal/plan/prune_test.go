@@ -39,7 +39,12 @@ func TestPrune(t *testing.T) {
 		{"tag alone decides", old(300), Policy{Words: never, Prune: "tagged"}, nil, "Delete VM:old300", true},
 		{"incomplete read", old(300), Policy{}, func(s *live.Snapshot) { s.Complete = false }, "suppressed VM 300: incomplete-read", false},
 		{"not read", edit(old(300), func(g *live.Guest) { g.Read = false }), Policy{}, nil, "suppressed VM 300: incomplete-read", false},
-		{"protected", edit(old(300), func(g *live.Guest) { one := "1"; e := g.Config["protection"]; e.Value = &one; g.Config["protection"] = e }), Policy{}, nil, "suppressed VM 300: protection", false},
+		{"protected", edit(old(300), func(g *live.Guest) {
+			one := "1"
+			e := g.Config["protection"]
+			e.Value = &one
+			g.Config["protection"] = e
+		}), Policy{}, nil, "suppressed VM 300: protection", false},
 		{"busy", edit(old(300), func(g *live.Guest) { g.Busy = "locked (backup)" }), Policy{}, nil, "suppressed VM 300: busy", false},
 		{"HA", edit(old(300), func(g *live.Guest) { g.HA = "started" }), Policy{}, nil, "suppressed VM 300: ha", false},
 		{"template with linked clones", edit(old(300), func(g *live.Guest) { g.Template = true; g.Linked = []int{301} }), Policy{PruneVanished: []string{"TemplateVM"}}, nil, "suppressed TemplateVM 300: linked-clones", false},
