@@ -44,6 +44,8 @@ type Actor struct {
 	Cause string
 	task  *Task
 	held  map[string]int
+	// ha marks the HA manager's own calls.
+	ha bool
 }
 
 // Sleep gives way for d.

@@ -16,6 +16,11 @@ func (w *World) guestFigures(g *Guest) map[string]any {
 	}
 	if g.Kind == kindQemu {
 		row["memhost"] = 0
+	} else {
+		row["type"], row["swap"], row["maxswap"], row["diskread"], row["diskwrite"] = kindLXC, 0, int64(g.number("swap", 512))<<20, 0, 0
+		if g.Config["cores"] == "" { // a container without a limit has all of its node
+			row["cpus"] = w.node(g.Node).CPUs
+		}
 	}
 	if g.Running {
 		row["uptime"], row["pid"], row["mem"] = int64(time.Since(g.Started).Seconds()), g.PID, g.memory()/2

@@ -20,6 +20,21 @@ type Node struct {
 	RootUsed  int64
 	// Bridges are what guests may be put on.
 	Bridges []string
+	// Files are plain files of the node outside its storages, by path: what root may import by path. PCI are the PCI devices that can be
+	// passed through, such as 0000:01:00.0.
+	Files map[string]*NodeFile
+	PCI   []string
+	// Lacks names what the kernel lacks (the Lacks constants); a normal node lacks nothing.
+	Lacks []string
+}
+
+// NodeFile is a plain file of a node.
+type NodeFile struct {
+	// Size is what the file takes, Virtual the size of the image in it, in bytes.
+	Size    int64
+	Virtual int64
+	// Format is the image format that is really in it, "" for something else.
+	Format string
 }
 
 // Online says whether the node answers now.

@@ -17,6 +17,13 @@ func Recorded(variant string) (State, error) {
 	s := State{
 		Nodes: []*Node{{
 			Name: "pve01", IP: "192.0.2.11", CPUs: 2, Memory: recordedMemory, RootTotal: recordedRoot, RootUsed: 30 << 30, Bridges: []string{"vmbr0"},
+			Lacks: []string{LacksAppArmor, Lacks8021q, LacksCgroup2},
+			Files: map[string]*NodeFile{
+				"/srv/mirror/tiny.raw":      {Size: 3145728, Virtual: 3145728, Format: "raw"},
+				"/srv/mirror/tiny.img":      {Size: 3145728, Virtual: 3145728, Format: "raw"},
+				"/srv/mirror/tiny.qcow2":    {Size: 196616, Virtual: 4 << 20, Format: "qcow2"},
+				"/srv/mirror/notqcow.qcow2": {Size: 300, Virtual: 300},
+			},
 		}},
 		Storages: []*Storage{
 			{

@@ -21,10 +21,13 @@ func (a *Actor) allocate(s *Storage, vmid int, content, format, name string, siz
 			}
 		}
 		var err error
-		if s.Type == storageLVMThin {
+		switch {
+		case s.Type == storageLVMThin || s.Type == "lvm":
 			v, err = a.allocateThin(s, vmid, content, format, name, sizeKiB)
-		} else {
+		case s.fileBased():
 			v, err = a.allocateDir(s, vmid, content, format, name, sizeKiB)
+		default:
+			v, err = a.allocateBlock(s, vmid, content, format, name, sizeKiB)
 		}
 		return err
 	})
@@ -70,6 +73,24 @@ func (a *Actor) allocateThin(s *Storage, vmid int, content, format, name string,
 	a.Logf("  Logical volume \"%s\" created.", name)
 	a.Logf("  Logical volume %s/%s changed.", vg, name)
 	return a.createVolume(s, Volume{ID: volid, Owner: vmid, Content: content, Format: "raw", Size: size})
+}
+
+// allocateBlock makes a ZFS volume or subvolume, or an RBD image: the size stays as it is asked for.
+func (a *Actor) allocateBlock(s *Storage, vmid int, content, format, name string, sizeKiB int64) (*Volume, error) {
+	format = orElse(format, "raw")
+	if format != "raw" && (format != "subvol" || s.Type != "zfspool") {
+		return nil, die("unsupported format '%s'", format)
+	}
+	if name == "" {
+		name = a.w.freeDiskName(s, a.Node, vmid, "")
+		if format == "subvol" {
+			name = strings.Replace(name, "vm-", "subvol-", 1)
+		}
+	}
+	if a.w.volume(a.Node, s.ID+":"+name) != nil {
+		return nil, die("zfs error: cannot create '%s/%s': dataset already exists", s.Props["pool"], name)
+	}
+	return a.createVolume(s, Volume{ID: s.ID + ":" + name, Owner: vmid, Content: content, Format: format, Size: sizeKiB << 10})
 }
 
 var diskName = regexp.MustCompile(`(?:^|[/:])(?:vm|base|subvol|basevol)-(\d+)-disk-(\d+)(?:\.\w+)?$`)
