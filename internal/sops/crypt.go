@@ -31,6 +31,7 @@ type sealer struct {
 	readable bool            // the failed value was not even in SOPS's form
 	sealed   map[string]bool // entries that Encrypt saw
 	groups   []string        // entries of all mappings, where a comment may come from
+	strays   int             // comments that were bound to another mapping
 }
 
 func newSealer() *sealer { return &sealer{aes: aes.NewCipher(), sealed: map[string]bool{}} }
@@ -55,6 +56,7 @@ func (s *sealer) Decrypt(ciphertext string, key []byte, entry string) (any, erro
 func (s *sealer) strayComment(ciphertext string, key []byte) (any, error) {
 	for _, group := range s.groups {
 		if v, err := s.aes.Decrypt(ciphertext, key, group); err == nil {
+			s.strays++
 			return v, nil
 		}
 	}
@@ -248,9 +250,25 @@ func listed(plain upstream.TreeBranch, path []string) bool {
 	return false
 }
 
-// seal encrypts plain and gives the file's bytes. What it gives was read back:
-// a document that would not open again is never written.
+// seal encrypts plain and gives the file's bytes. Comments that would be read
+// back in another mapping are bound to that one, so that SOPS can open them;
+// the few rounds are for comments that move on when they are moved.
 func seal(plain upstream.TreeBranch, meta upstream.Metadata, key []byte, s *sealer, indent int) (out []byte, err error) {
+	for range 4 {
+		var back upstream.TreeBranch
+		var strays int
+		out, back, strays, err = sealOnce(plain, meta, key, s, indent)
+		if err != nil || strays == 0 {
+			break
+		}
+		plain = back
+	}
+	return out, err
+}
+
+// sealOnce also gives what it reads back: a document that would not open again
+// is never written.
+func sealOnce(plain upstream.TreeBranch, meta upstream.Metadata, key []byte, s *sealer, indent int) (out []byte, got upstream.TreeBranch, strays int, err error) {
 	err = guard(func() error {
 		s.sealed = map[string]bool{}
 		tree := upstream.Tree{Branches: upstream.TreeBranches{cloneBranch(plain)}, Metadata: meta}
@@ -272,18 +290,19 @@ func seal(plain upstream.TreeBranch, meta upstream.Metadata, key []byte, s *seal
 	var known *Error
 	switch {
 	case errors.As(err, &known):
-		return nil, known
+		return nil, nil, 0, known
 	case err != nil:
-		return nil, fault(ErrMalformed, "", "holds a value that SOPS cannot encrypt (a number beyond 64 bits?): put it in quotes")
+		return nil, nil, 0, fault(ErrMalformed, "", "holds a value that SOPS cannot encrypt (a number beyond 64 bits?): put it in quotes")
 	}
 	back, err := parse(out)
+	check := newSealer()
 	if err == nil {
-		_, err = decrypt(back, key)
+		check, err = decrypt(back, key)
 	}
 	if err != nil || !sameValues(plain, back.Branches[0]) {
-		return nil, fault(ErrMalformed, "", "would not read back as it was written, so it was left as it is: put unusual values in quotes")
+		return nil, nil, 0, fault(ErrMalformed, "", "would not read back as it was written, so it was left as it is: put unusual values in quotes")
 	}
-	return out, nil
+	return out, back.Branches[0], check.strays, nil
 }
 
 func sameValues(a, b upstream.TreeBranch) bool { return slices.Equal(flat(a), flat(b)) }

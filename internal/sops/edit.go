@@ -151,31 +151,7 @@ func loadPlain(text []byte) (upstream.TreeBranch, error) {
 	if bad != nil {
 		return nil, bad
 	}
-	return settle(branches[0]), nil
-}
-
-// settle moves comments to where they will be read back from: see strayComment.
-func settle(plain upstream.TreeBranch) upstream.TreeBranch {
-	now := plain
-	for range 3 {
-		var back upstream.TreeBranches
-		err := guard(func() error {
-			text, err := store(0).EmitPlainFile(upstream.TreeBranches{now})
-			if err != nil {
-				return err
-			}
-			back, err = store(0).LoadPlainFile(text)
-			return err
-		})
-		if err != nil || len(back) != 1 || !sameValues(plain, back[0]) {
-			return plain
-		}
-		if back[0].Equals(now) {
-			break
-		}
-		now = back[0]
-	}
-	return now
+	return branches[0], nil
 }
 
 // AddRecipient lets a further age recipient open the file. The data key stays.
