@@ -49,6 +49,12 @@ func (s *store) tree(h plumbing.Hash) (map[string]object.TreeEntry, error) {
 	return m, nil
 }
 
+func (s *store) commit(h plumbing.Hash) (*object.Commit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return object.GetCommit(s.objs, h)
+}
+
 func (s *store) size(h plumbing.Hash) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 
 // dirFS is a work tree on disk.
 type dirFS struct {
-	root string // absolute, links resolved
+	root string   // absolute, links resolved
+	open *os.Root // of it; closed by its finalizer
 }
 
 // Open implements fs.FS. The file is opened through os.Root, so that a link
@@ -21,19 +22,14 @@ func (d *dirFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	root, err := os.OpenRoot(d.root)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: plain(err)}
-	}
-	defer func() { _ = root.Close() }()
-	st, err := root.Stat(real)
+	st, err := d.open.Stat(real)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: plain(err)}
 	}
 	if !st.IsDir() && !st.Mode().IsRegular() { // opening a pipe would wait for its writer
 		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
 	}
-	f, err := root.Open(real)
+	f, err := d.open.Open(real)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: plain(err)}
 	}

@@ -183,9 +183,9 @@ func TestShallowHistory(t *testing.T) {
 	}
 }
 
-// long is a history of n commits over 400 manifests, written with objects
+// long is a history of n commits over that many manifests, written with objects
 // packed as a clone would have them.
-func long(t testing.TB, n int) *Tree {
+func long(t testing.TB, files, n int) *Tree {
 	o := newOrigin(t)
 	var b strings.Builder
 	at := o.now.Unix()
@@ -195,21 +195,21 @@ func long(t testing.TB, n int) *Tree {
 	}
 	file := func(name, text string) { fmt.Fprintf(&b, "M 644 inline %s\ndata %d\n%s\n", name, len(text), text) }
 	guest := func(i, memory int) {
-		file(fmt.Sprintf("vm/prod/g%03d.yaml", i), fmt.Sprintf("kind: VM\nspec:\n  vmid: %d\n  memory: %dMiB\n", 1000+i, memory))
+		file(fmt.Sprintf("vm/prod/g%04d.yaml", i), fmt.Sprintf("kind: VM\nspec:\n  vmid: %d\n  memory: %dMiB\n", 1000+i, memory))
 	}
 	list := "resources:\n"
 	commit("start")
-	for i := range 400 {
+	for i := range files {
 		guest(i, 512)
-		list += fmt.Sprintf("  - ../../vm/prod/g%03d.yaml\n", i)
+		list += fmt.Sprintf("  - ../../vm/prod/g%04d.yaml\n", i)
 	}
 	file("clusters/prod/resources.yaml", list)
 	commit("drop the first")
-	file("clusters/prod/resources.yaml", strings.Replace(list, "  - ../../vm/prod/g000.yaml\n", "", 1))
+	file("clusters/prod/resources.yaml", strings.Replace(list, "  - ../../vm/prod/g0000.yaml\n", "", 1))
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range n - 2 {
 		commit("edit")
-		guest(1+r.IntN(399), 1024+i)
+		guest(1+r.IntN(files-1), 1024+i)
 	}
 	stream := filepath.Join(t.TempDir(), "stream")
 	must(t, os.WriteFile(stream, []byte(b.String()), 0o600))
@@ -219,7 +219,7 @@ func long(t testing.TB, n int) *Tree {
 }
 
 func TestLongHistory(t *testing.T) {
-	tree := long(t, 500)
+	tree := long(t, 400, 500)
 	begin := time.Now()
 	words, err := tree.Removals(t.Context(), "prod", []int{1000, 99999})
 	must(t, err)
@@ -230,10 +230,47 @@ func TestLongHistory(t *testing.T) {
 }
 
 func BenchmarkRemovals2000Commits(b *testing.B) {
-	tree := long(b, 2000)
+	tree := long(b, 400, 2000)
 	for b.Loop() {
 		if w := ask(b, tree, 99999); w.Verdict != Never {
 			b.Fatal(w)
 		}
 	}
+}
+
+// The costs of URL mode, over a repository of 5,000 files and 2,000 commits.
+func BenchmarkMirror(b *testing.B) {
+	tree := long(b, 5000, 2000)
+	url := "file://" + tree.Root
+	b.Run("clone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if st := mirror(b, url, "main").Update(b.Context(), Auth{}); st.Err != nil {
+				b.Fatal(st.Err)
+			}
+		}
+	})
+	m := mirror(b, url, "main", func(s *Source) { s.MaxPacks = 1 << 20 })
+	if st := m.Update(b.Context(), Auth{}); st.Err != nil {
+		b.Fatal(st.Err)
+	}
+	b.Run("poll without news", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if st := m.Update(b.Context(), Auth{}); st.Err != nil {
+				b.Fatal(st.Err)
+			}
+		}
+	})
+	b.Run("poll with a commit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			runGit(b, tree.Root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x")
+			b.StartTimer()
+			if st := m.Update(b.Context(), Auth{}); st.Err != nil {
+				b.Fatal(st.Err)
+			}
+		}
+	})
 }

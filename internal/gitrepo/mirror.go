@@ -184,7 +184,7 @@ func (m *Mirror) good(repo *git.Repository) (*Tree, error) {
 	if err := m.verify(repo, ref.Hash()); err != nil {
 		return nil, err
 	}
-	return commitTree(repo, m.from.show, "", ref.Hash().String())
+	return commitTree(repo, newStore(repo.Storer), m.from.show, "", ref.Hash().String())
 }
 
 func (m *Mirror) verify(repo *git.Repository, h plumbing.Hash) error {

@@ -55,6 +55,7 @@ type Tree struct {
 	dir    *dirFS
 	commit *commitFS
 	repo   *git.Repository // nil when git cannot be asked
+	store  *store          // its objects, for all trees of repo
 	reason string          // why repo is nil or Head is zero, for messages
 	prefix string          // of Root inside the git work tree, with slashes; "" = the same
 }
@@ -95,7 +96,11 @@ func OpenWork(root string) (*Tree, error) {
 	if !st.IsDir() {
 		return nil, fmt.Errorf("%s: is not a directory", abs)
 	}
-	t := &Tree{Root: abs, Local: true, dir: &dirFS{root: real}}
+	held, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", abs, plain(err))
+	}
+	t := &Tree{Root: abs, Local: true, dir: &dirFS{root: real, open: held}}
 	t.openGit(real)
 	return t, nil
 }
@@ -126,7 +131,7 @@ func (t *Tree) openGit(dir string) {
 		t.reason = "the head commit is not readable: " + err.Error()
 		return
 	}
-	t.repo, t.Head = repo, describe(c)
+	t.repo, t.store, t.Head = repo, newStore(repo.Storer), describe(c)
 }
 
 func describe(c *object.Commit) Commit {
@@ -267,16 +272,16 @@ func (t *Tree) At(hash string) (*Tree, error) {
 	if t.repo == nil {
 		return nil, fmt.Errorf("%s: %s", t.Root, t.reason)
 	}
-	return commitTree(t.repo, t.Root, t.prefix, hash)
+	return commitTree(t.repo, t.store, t.Root, t.prefix, hash)
 }
 
-func commitTree(repo *git.Repository, root, prefix, hash string) (*Tree, error) {
-	c, err := repo.CommitObject(plumbing.NewHash(hash))
+func commitTree(repo *git.Repository, st *store, root, prefix, hash string) (*Tree, error) {
+	c, err := st.commit(plumbing.NewHash(hash))
 	if err != nil {
 		return nil, fmt.Errorf("%s: commit %s: %w", root, hash, err)
 	}
-	cf := &commitFS{store: newStore(repo.Storer), top: c.TreeHash, prefix: prefix}
-	return &Tree{Root: root, Head: describe(c), commit: cf, repo: repo, prefix: prefix}, nil
+	cf := &commitFS{store: st, top: c.TreeHash, prefix: prefix}
+	return &Tree{Root: root, Head: describe(c), commit: cf, repo: repo, store: st, prefix: prefix}, nil
 }
 
 // plain takes the path and the system call's name off an error: callers name

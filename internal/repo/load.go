@@ -150,6 +150,9 @@ func (l *loader) cluster() *Cluster {
 	for _, w := range warnings.Sorted() {
 		c.Warnings = append(c.Warnings, w.Error())
 	}
+	if l.view.tree.Local && l.view.repo.settings.Git.AllowedSigners != "" {
+		c.Warnings = append(c.Warnings, l.view.repo.settings.File+": git.verify.allowed-signers: signatures are checked in URL mode only; this is a work tree as it is on disk")
+	}
 	return c
 }
 
@@ -165,7 +168,7 @@ type SecretUse struct {
 // manifests, and the secrets file from the repository root. It needs no
 // identity. The faults of the cluster's files are the error.
 func (r *Repo) SecretUses(ctx context.Context, name string) (file string, uses []SecretUse, err error) {
-	plain := &Repo{opts: r.opts, settings: r.settings, tree: r.tree, entries: r.entries, state: r.state}
+	plain := &Repo{opts: r.opts, settings: r.settings, tree: r.Tree(), entries: r.entries}
 	plain.opts.NoSecrets = true
 	c, err := plain.Load(ctx, name)
 	if err != nil {

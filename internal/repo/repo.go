@@ -172,7 +172,8 @@ func (r *Repo) openMirror() error {
 	return nil
 }
 
-// Sync brings the files up to date. In URL mode it asks the remote; when that
+// Sync brings the files up to date. It may run beside Load, which keeps to the
+// files it began with. In URL mode it asks the remote; when that
 // fails the last good tree stays and the state says why and since when. In
 // local mode the work tree is looked at afresh.
 func (r *Repo) Sync(ctx context.Context) gitrepo.State {
@@ -202,7 +203,11 @@ func (r *Repo) Sync(ctx context.Context) gitrepo.State {
 func (r *Repo) Settings() *Settings { return r.settings }
 
 // Tree is the files in use; nil in URL mode before the first good fetch.
-func (r *Repo) Tree() *gitrepo.Tree { return r.tree }
+func (r *Repo) Tree() *gitrepo.Tree {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tree
+}
 
 // URLMode reports whether the desired state comes from git.url.
 func (r *Repo) URLMode() bool { return r.mirror != nil }
@@ -227,7 +232,7 @@ func (r *Repo) Known(filter []string) ([]string, error) {
 	var errs []error
 	for _, name := range filter {
 		if !slices.Contains(all, name) {
-			errs = append(errs, fmt.Errorf("cluster %q is not in %s%s", name, r.tree.Root, hint(name, all)))
+			errs = append(errs, fmt.Errorf("cluster %q is not in %s%s", name, r.Tree().Root, hint(name, all)))
 		}
 	}
 	out := slices.Clone(filter)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 func TestBadSettingsStopAll(t *testing.T) {
@@ -186,4 +185,3 @@ func TestReferenceIsCurrent(t *testing.T) {
 		t.Errorf("%s is not what the tables say (%v): run UPDATE_DOCS=1 go test ./internal/repo", file, err)
 	}
 }
-
