@@ -61,32 +61,36 @@ type ListOptions struct {
 	Norm    func(item string) string // canonical form for comparing; nil = itself
 }
 
-// Strings is a list of strings in one text of PVE.
-func Strings(o ListOptions) Codec[[]string] {
+// split cuts PVE's text.
+func (o ListOptions) split(s string) []string {
 	cut := o.Cut
 	if cut == "" {
 		cut = o.Sep
 	}
-	split := func(s string) []string {
-		return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(cut, r) })
-	}
-	canon := func(ss []string) string {
-		out := make([]string, 0, len(ss))
-		for _, s := range ss {
-			if o.Norm != nil {
-				s = o.Norm(s)
-			}
-			if o.Fold {
-				s = strings.ToLower(s)
-			}
-			out = append(out, s)
+	return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(cut, r) })
+}
+
+// canon is what two lists are compared by.
+func (o ListOptions) canon(ss []string) []string {
+	out := make([]string, 0, len(ss))
+	for _, s := range ss {
+		if o.Norm != nil {
+			s = o.Norm(s)
 		}
-		if !o.Ordered {
-			slices.Sort(out)
-			out = slices.Compact(out)
+		if o.Fold {
+			s = strings.ToLower(s)
 		}
-		return strings.Join(out, "\x00")
+		out = append(out, s)
 	}
+	if !o.Ordered {
+		slices.Sort(out)
+		out = slices.Compact(out)
+	}
+	return out
+}
+
+// Strings is a list of strings in one text of PVE.
+func Strings(o ListOptions) Codec[[]string] {
 	write := func(ss []string) string {
 		if len(ss) == 0 {
 			return o.Empty
@@ -124,14 +128,14 @@ func Strings(o ListOptions) Codec[[]string] {
 			if o.Empty != "" && s == o.Empty {
 				return []string{}, nil
 			}
-			return split(s), nil
+			return o.split(s), nil
 		},
 		Write: write,
 		Equal: func(want []string, live string, _ Env) bool {
 			if o.Empty != "" && live == o.Empty {
 				live = ""
 			}
-			return canon(want) == canon(split(live))
+			return slices.Equal(o.canon(want), o.canon(o.split(live)))
 		},
 	}
 }

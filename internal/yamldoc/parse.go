@@ -16,7 +16,7 @@ import (
 // input from costing time or memory.
 const (
 	MaxBytes = 1 << 20
-	MaxKeys  = 4096   // in one mapping
+	MaxKeys  = 4096   // in one mapping, and items in one list
 	MaxNodes = 100000 // with aliases expanded
 	MaxDepth = 64
 )
@@ -182,6 +182,10 @@ func (c *converter) convert(n, at *yaml.Node, depth int) *Node {
 		}
 	case yaml.SequenceNode:
 		out.Kind, out.Flow = Sequence, n.Style&yaml.FlowStyle != 0
+		if len(n.Content) > MaxKeys {
+			c.fault(p, "the list has %d items; at most %d are allowed", len(n.Content), MaxKeys)
+			return nil
+		}
 		for _, item := range n.Content {
 			if x := c.convert(item, at, depth+1); x != nil {
 				out.Items = append(out.Items, x)

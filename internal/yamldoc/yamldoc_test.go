@@ -70,6 +70,7 @@ func TestParseRefuses(t *testing.T) {
 		"very deep":   {strings.Repeat("[", 200000), "f.yaml:"},
 		"large":       {strings.Repeat("#", MaxBytes+1), "f.yaml: the file has 1048577 bytes"},
 		"many keys":   {many, "f.yaml:1:1: the mapping has 4097 keys"},
+		"many items":  {"a: [" + strings.Repeat("x,", MaxKeys+1) + "]", "f.yaml:1:4: the list has 4097 items"},
 		"complex key": {"? [a]\n: b\n", "key must be a plain word"},
 		"unclosed":    {"a: \"b\n", "f.yaml:"},
 		"bad mapping": {"a: b: c\n", "f.yaml:1:"},
