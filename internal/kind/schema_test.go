@@ -3,11 +3,13 @@ package kind_test
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/pvesim/schema"
+	"github.com/proxops/proxops/internal/yamldoc"
 )
 
 // methods are PVE's calls that take what a kind's rows write: the first at
@@ -134,6 +136,23 @@ func TestLawCreateIsAccepted(t *testing.T) {
 			if _, errs := create.Check(map[string]string{"node": "pve01"}, given); len(errs) > 0 {
 				t.Errorf("%s with %s: PVE refuses %v", k.Name, row.Path, errs)
 			}
+		}
+	}
+}
+
+// Every CPU type and machine that PVE names is one that a manifest may name,
+// in any case.
+func TestCPUTypesArePVEs(t *testing.T) {
+	_, update := methods(guests()[0])
+	p, _ := update.Key("cpu")
+	models, _ := p.Format.Key("reported-model")
+	spec := base(t, guests()[0])
+	row := rowAt(spec, nil, "cpu.type")
+	for _, m := range append(slices.Clone(models.Enum), "x86-64-v2-AES", "custom-mine") {
+		if err := row.Load(yamldoc.Str(strings.ToLower(m))); err != nil {
+			t.Errorf("%s: %v", m, err)
+		} else if sent, _ := row.Wanted(); sent != m {
+			t.Errorf("%s is sent as %s", m, sent)
 		}
 	}
 }

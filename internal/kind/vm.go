@@ -218,7 +218,7 @@ func (d *Disk) volume(key string) *field.Volume {
 		CreateText: func() string { return storage + ":" + size.GiBNumber() },
 	}
 	if d.Image.IsSet() {
-		vol.SeedOnly, vol.Size, vol.Source = true, 0, d.source
+		vol.SeedOnly, vol.Source = true, d.source
 		vol.CreateText = func() string { return storage + ":0" }
 		vol.CreateExtra = []field.Token{{Key: "import-from", Value: d.source}}
 	}
