@@ -1,27 +1,47 @@
 package pvesim
 
-import (
-	"time"
-
-	"github.com/proxops/proxops/internal/pvesim/schema"
-)
+import "slices"
 
 func qemuRoutes() []route {
-	return []route{
+	const vm = "/nodes/{node}/qemu/{vmid}"
+	return slices.Concat([]route{
 		{"GET", "/nodes/{node}/qemu", (*World).qemuList},
 		{"POST", "/nodes/{node}/qemu", (*World).qemuCreate},
-		{"DELETE", "/nodes/{node}/qemu/{vmid}", (*World).qemuDestroy},
-		{"GET", "/nodes/{node}/qemu/{vmid}/config", (*World).qemuConfig},
-		{"PUT", "/nodes/{node}/qemu/{vmid}/config", (*World).qemuUpdate},
-		{"GET", "/nodes/{node}/qemu/{vmid}/status/current", (*World).qemuCurrent},
-		{"POST", "/nodes/{node}/qemu/{vmid}/status/start", (*World).qemuStart},
-		{"POST", "/nodes/{node}/qemu/{vmid}/status/stop", (*World).qemuStop},
-	}
-}
-
-// qemuConfigMethod is the method whose parameters are the keys of a VM's config.
-func qemuConfigMethod() *schema.Method {
-	return schema.Lookup("PUT", "/nodes/{node}/qemu/{vmid}/config")
+		{"GET", vm, (*World).qemuIndex},
+		{"DELETE", vm, (*World).qemuDestroy},
+		{"GET", vm + "/config", (*World).qemuConfig},
+		{"PUT", vm + "/config", (*World).qemuUpdate},
+		{"POST", vm + "/config", (*World).qemuUpdateAsync},
+		{"GET", vm + "/pending", (*World).qemuPending},
+		{"GET", vm + "/cloudinit", (*World).qemuCloudinit},
+		{"PUT", vm + "/cloudinit", (*World).qemuCloudinitUpdate},
+		{"GET", vm + "/cloudinit/dump", (*World).qemuCloudinitDump},
+		{"GET", vm + "/feature", (*World).qemuFeature},
+		{"GET", vm + "/status", (*World).qemuStatusIndex},
+		{"GET", vm + "/status/current", (*World).qemuCurrent},
+		{"POST", vm + "/status/start", (*World).qemuStart},
+		{"POST", vm + "/status/stop", (*World).qemuStop},
+		{"POST", vm + "/status/shutdown", (*World).qemuShutdown},
+		{"POST", vm + "/status/reboot", (*World).qemuReboot},
+		{"POST", vm + "/status/suspend", (*World).qemuSuspend},
+		{"POST", vm + "/status/resume", (*World).qemuResume},
+		{"POST", vm + "/status/reset", (*World).qemuReset},
+		{"PUT", vm + "/resize", (*World).qemuResize},
+		{"PUT", vm + "/unlink", (*World).qemuUnlink},
+		{"POST", vm + "/move_disk", (*World).qemuMoveDisk},
+		{"POST", vm + "/clone", (*World).qemuClone},
+		{"POST", vm + "/template", (*World).qemuTemplate},
+		{"GET", vm + "/migrate", (*World).qemuMigrateCheck},
+		{"POST", vm + "/migrate", (*World).qemuMigrate},
+		{"GET", vm + "/snapshot", (*World).qemuSnapshots},
+		{"POST", vm + "/snapshot", (*World).qemuSnapshotCreate},
+		{"GET", vm + "/snapshot/{snapname}", (*World).qemuSnapshotIndex},
+		{"DELETE", vm + "/snapshot/{snapname}", (*World).qemuSnapshotDelete},
+		{"GET", vm + "/snapshot/{snapname}/config", (*World).qemuSnapshotConfig},
+		{"PUT", vm + "/snapshot/{snapname}/config", (*World).qemuSnapshotSet},
+		{"POST", vm + "/snapshot/{snapname}/rollback", (*World).qemuRollback},
+		{"POST", vm + "/monitor", (*World).qemuMonitor},
+	}, agentRoutes())
 }
 
 func (w *World) qemuList(r *Request) (any, error) {
@@ -32,11 +52,27 @@ func (w *World) qemuList(r *Request) (any, error) {
 		}
 		row := w.guestFigures(g)
 		if r.P.Bool("full") {
-			row["qmpstatus"] = g.status()
+			row["qmpstatus"] = g.qmpStatus()
 		}
 		out = append(out, row)
 	}
 	return out, nil
+}
+
+func (w *World) qemuIndex(*Request) (any, error) {
+	return subdirs("config", "cloudinit", "pending", "status", "unlink", "vncproxy", "termproxy", "migrate", "resize", "move", "rrd", "rrddata", "monitor",
+		"agent", "snapshot", "spiceproxy", "sendkey", "firewall", "mtunnel", "remote_migrate"), nil
+}
+
+func (w *World) qemuStatusIndex(*Request) (any, error) {
+	return subdirs("current", "start", "stop", "reset", "shutdown", "suspend", "reboot"), nil
+}
+
+func (g *Guest) qmpStatus() string {
+	if g.Running && g.Suspended {
+		return "paused"
+	}
+	return g.status()
 }
 
 func (w *World) qemuCurrent(r *Request) (any, error) {
@@ -45,17 +81,39 @@ func (w *World) qemuCurrent(r *Request) (any, error) {
 		return nil, err
 	}
 	row := w.guestFigures(g)
-	row["qmpstatus"], row["ha"] = g.status(), map[string]any{"managed": bit(w.HA["vm:"+decimal(g.VMID)] != nil)}
+	row["qmpstatus"] = g.qmpStatus()
+	ha := map[string]any{"managed": 0}
+	if res := w.HA["vm:"+decimal(g.VMID)]; res != nil {
+		ha["managed"], ha["state"] = 1, res.State
+		if res.Group != "" {
+			ha["group"] = res.Group
+		}
+	}
+	row["ha"] = ha
+	if agentEnabled(g.Config) {
+		row["agent"] = 1
+	}
+	if g.Running {
+		row["running-machine"], row["running-qemu"] = g.RunningMachine, qemuVersion
+	}
 	return row, nil
 }
 
+// qemuConfig merges pending changes into the config unless the current one is asked for.
 func (w *World) qemuConfig(r *Request) (any, error) {
 	g, err := w.guest(kindQemu, r.Node, r.VMID)
 	if err != nil {
 		return nil, err
 	}
 	conf := g.Config.Clone()
-	if !r.P.Bool("current") {
+	switch name := r.P.Str("snapshot"); {
+	case name != "":
+		s := g.snapshot(name)
+		if s == nil {
+			return nil, die("snapshot '%s' does not exist", name)
+		}
+		conf = s.Config.Clone()
+	case !r.P.Bool("current"):
 		for k, v := range g.Pending {
 			conf[k] = v
 		}
@@ -63,99 +121,39 @@ func (w *World) qemuConfig(r *Request) (any, error) {
 			delete(conf, k)
 		}
 	}
-	if conf["cipassword"] != "" {
-		conf["cipassword"] = "**********"
+	if _, ok := conf["cipassword"]; ok {
+		conf["cipassword"] = passwordMask
 	}
 	return g.apiConfig(conf, qemuConfigMethod()), nil
 }
 
-func (w *World) qemuStart(r *Request) (any, error) {
-	vmid := r.VMID
-	return r.spawn("qmstart", decimal(vmid), func(a *Actor) error {
-		return a.LockGuest(kindQemu, vmid, func() error {
-			g, err := w.guest(kindQemu, a.Node, vmid)
-			if err != nil {
-				return err
-			}
-			if g.Template() {
-				return die("you can't start a vm if it's a template")
-			}
-			if err := g.checkLock(); err != nil {
-				return err
-			}
-			if g.Running {
-				return die("VM %d already running", vmid)
-			}
-			if err := a.Work(startTime); err != nil {
-				return err
-			}
-			w.PID++
-			g.Running, g.Started, g.PID = true, time.Now(), w.PID
-			return nil
-		})
-	}), nil
-}
-
-func (w *World) qemuStop(r *Request) (any, error) {
-	vmid := r.VMID
-	return r.spawn("qmstop", decimal(vmid), func(a *Actor) error {
-		return a.LockGuest(kindQemu, vmid, func() error {
-			g, err := w.guest(kindQemu, a.Node, vmid)
-			if err != nil {
-				return err
-			}
-			if !g.Running {
-				return nil
-			}
-			if err := g.checkLock(); err != nil {
-				return err
-			}
-			if err := a.Work(stopTime); err != nil {
-				return err
-			}
-			g.Running, g.PID = false, 0
-			return nil
-		})
-	}), nil
-}
-
-func (w *World) qemuDestroy(r *Request) (any, error) {
+// qemuPending lists every key with its value, its pending value and whether it goes.
+func (w *World) qemuPending(r *Request) (any, error) {
 	g, err := w.guest(kindQemu, r.Node, r.VMID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case g.Config["protection"] == "1":
-		return nil, die("can't remove VM %d - protection mode enabled", g.VMID)
-	case g.Running:
-		return nil, die("VM %d is running - destroy failed", g.VMID)
 	}
-	vmid := r.VMID
-	return r.spawn("qmdestroy", decimal(vmid), func(a *Actor) error {
-		return a.LockGuest(kindQemu, vmid, func() error {
-			g, err := w.guest(kindQemu, a.Node, vmid)
-			if err != nil {
-				return err
-			}
-			if err := g.checkLock(); err != nil {
-				return err
-			}
-			return a.destroyGuest(g)
-		})
-	}), nil
-}
-
-// destroyGuest frees the volumes that a guest owns and forgets it. Volumes of other guests and files stay.
-func (a *Actor) destroyGuest(g *Guest) error {
-	volids := g.Config.volids()
-	for _, k := range sortedKeys(volids) {
-		v := a.w.volume(a.Node, volids[k])
-		if v == nil || v.Owner != g.VMID {
-			continue
+	value := func(k, v string) any {
+		if k == "cipassword" {
+			return passwordMask
 		}
-		if err := a.free(v.ID); err != nil {
-			return err
+		return apiValue(k, v, qemuConfigMethod())
+	}
+	out := []map[string]any{{"key": "digest", "value": g.Digest()}}
+	for _, k := range g.Config.Keys() {
+		row := map[string]any{"key": k, "value": value(k, g.Config[k])}
+		if v, ok := g.Pending[k]; ok {
+			row["pending"] = value(k, v)
+		}
+		if force, ok := g.Delete[k]; ok {
+			row["delete"] = 1 + bit(force)
+		}
+		out = append(out, row)
+	}
+	for _, k := range g.Pending.Keys() {
+		if _, ok := g.Config[k]; !ok {
+			out = append(out, map[string]any{"key": k, "pending": value(k, g.Pending[k])})
 		}
 	}
-	a.removeGuest(g)
-	return nil
+	return out, nil
 }

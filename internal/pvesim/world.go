@@ -48,7 +48,10 @@ type State struct {
 	// Datacenter is datacenter.cfg: key → value as the file has it.
 	Datacenter map[string]string
 	// HA is the HA manager's resources: sid ("vm:100") → resource.
-	HA     map[string]*HAResource
+	HA map[string]*HAResource
+	// Mappings are the cluster's resource mappings by kind and name: "pci/gpu1".
+	Mappings map[string]*Mapping
+
 	Tasks  []*Task
 	PID    int
 	Booted time.Time
@@ -79,7 +82,9 @@ type World struct {
 	faults faults
 	locks  locks
 	// shelves are the volumes by storage; nil means that they are to be built.
-	shelves   map[string]map[string]*Volume
+	shelves map[string]map[string]*Volume
+	// lag is what /cluster/resources still shows of guests that were changed.
+	lag       map[int]lagged
 	taskIndex map[string]*Task
 	// handlers are by method and path template: "GET /nodes/{node}/qemu".
 	handlers map[string]handler
