@@ -5,6 +5,9 @@ func clusterRoutes() []route {
 		{"GET", "/cluster/status", (*World).clusterStatus},
 		{"GET", "/cluster/resources", (*World).clusterResources},
 		{"GET", "/cluster/nextid", (*World).nextID},
+		{"GET", "/cluster/tasks", (*World).clusterTasks},
+		{"GET", "/cluster/options", (*World).clusterOptions},
+		{"PUT", "/cluster/options", (*World).clusterSetOptions},
 	}
 }
 
@@ -28,90 +31,29 @@ func (w *World) nextID(r *Request) (any, error) {
 		}
 		return id, nil
 	}
-	n := 100
-	for w.Guests[n] != nil {
-		n++
+	bounds := w.dcProps("next-id", ".next-id")
+	low, high := Params{"n": bounds["lower"]}.Int("n", 100), Params{"n": bounds["upper"]}.Int("n", 1000000)
+	for n := low; n < high; n++ {
+		if w.Guests[n] == nil {
+			return decimal(n), nil
+		}
 	}
-	return decimal(n), nil
+	return nil, die("unable to get any free VMID in range [%d, %d]", low, high)
 }
 
-func (w *World) clusterResources(r *Request) (any, error) {
-	want := r.P.Str("type")
+// clusterTasks are the last tasks of all nodes, running ones included; without Sys.Audit on the node only one's own.
+func (w *World) clusterTasks(r *Request) (any, error) {
 	out := []map[string]any{}
-	if want == "" || want == "vm" {
-		for _, g := range w.guestsOf("", "") {
-			if w.can(r.Who, "/vms/"+decimal(g.VMID), "VM.Audit") {
-				out = append(out, w.guestRow(g, w.node(g.Node).Online()))
-			}
-		}
-	}
-	if want == "" || want == "node" {
-		for _, n := range w.Nodes {
-			out = append(out, w.nodeRow(r.Who, n))
-		}
-	}
-	for _, n := range w.Nodes {
-		if want == "" || want == "storage" {
-			out = append(out, w.storageRows(r.Who, n)...)
-		}
-	}
-	for _, n := range w.Nodes {
-		if (want == "" || want == "sdn") && w.can(r.Who, "/sdn/zones/localnetwork", "SDN.Audit") {
-			out = append(out, map[string]any{
-				"id": "network/" + n.Name + "/zone/localnetwork", "type": "network", "network-type": "zone", "network": "localnetwork", "node": n.Name, "status": "ok",
-			})
-		}
-	}
-	return out, nil
-}
-
-func (w *World) nodeRow(who Identity, n *Node) map[string]any {
-	row := map[string]any{"id": "node/" + n.Name, "type": "node", "node": n.Name, "status": "offline"}
-	if n.Online() {
-		row["status"], row["level"], row["cgroup-mode"] = "online", "", 2
-		if w.can(who, "/nodes/"+n.Name, "Sys.Audit") {
-			row["cpu"], row["maxcpu"], row["mem"], row["maxmem"] = 0.02, n.CPUs, n.Memory/8, n.Memory
-			row["disk"], row["maxdisk"], row["uptime"] = n.RootUsed, n.RootTotal, int64(100)
-		}
-	}
-	return row
-}
-
-func (w *World) storageRows(who Identity, n *Node) []map[string]any {
-	var out []map[string]any
-	for _, s := range w.Storages {
-		if s.Disabled || !s.On(n.Name) || !w.canAny(who, "/storage/"+s.ID, "Datastore.Audit") {
+	for i := len(w.Tasks) - 1; i >= 0 && len(out) < 25; i-- {
+		t := w.Tasks[i]
+		if !w.ownTask(r.Who, t) && !w.can(r.Who, "/nodes/"+t.Node, "Sys.Audit") {
 			continue
 		}
-		row := map[string]any{
-			"id": "storage/" + n.Name + "/" + s.ID, "type": "storage", "storage": s.ID, "node": n.Name, "plugintype": s.Type, "content": joined(s.Content, ","),
-			"shared": bit(s.Shared), "status": "unknown",
-		}
-		if n.Online() {
-			row["status"], row["disk"], row["maxdisk"] = "available", w.used(s, n.Name), s.Total
+		row := t.row()
+		if !t.Running() {
+			row["status"], row["endtime"], row["saved"] = t.Exit, t.End.Unix(), "1"
 		}
 		out = append(out, row)
 	}
-	return out
-}
-
-// guestRow is a guest in /cluster/resources; of one whose node does not answer only the place is known.
-func (w *World) guestRow(g *Guest, online bool) map[string]any {
-	row := map[string]any{"id": g.Kind + "/" + decimal(g.VMID), "type": g.Kind, "vmid": g.VMID, "node": g.Node, "status": "unknown"}
-	if pool := w.poolOf(g.VMID); pool != "" {
-		row["pool"] = pool
-	}
-	if !online {
-		return row
-	}
-	for k, v := range w.guestFigures(g) {
-		switch k {
-		case "cpus":
-			row["maxcpu"] = v
-		case "name", "status", "template", "tags", "mem", "maxmem", "memhost", "disk", "maxdisk", "cpu", "uptime", "netin", "netout", "lock":
-			row[k] = v
-		}
-	}
-	row["template"], row["diskread"], row["diskwrite"] = bit(g.Template()), 0, 0
-	return row
+	return out, nil
 }

@@ -149,7 +149,8 @@ func (w *World) call(a *Actor, c *call, apiPath string, segments []string, query
 		return nil, perr
 	}
 	a.Who = who
-	body, upload, perr := readBody(c, isUpload(c.method, apiPath))
+	_, _, isUpload := uploadPath(c.method, apiPath)
+	body, upload, perr := readBody(c, isUpload)
 	if perr != nil {
 		return nil, perr
 	}
@@ -184,6 +185,9 @@ func (w *World) call(a *Actor, c *call, apiPath string, segments []string, query
 		return nil, noMethod(c.method, apiPath)
 	}
 	r := &Request{Actor: a, Method: c.method, Path: apiPath, M: m, Vars: vars, P: params, VMID: Params{"vmid": vars["vmid"]}.Int("vmid", 0), Upload: upload}
+	if c.method != http.MethodGet {
+		w.observe(r.VMID)
+	}
 	data, err := handle(w, r)
 	if err != nil {
 		return nil, asError(err)

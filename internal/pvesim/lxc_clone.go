@@ -265,8 +265,8 @@ func (a *Actor) linkMount(volid string, vmid int) (*Volume, error) {
 	return v, err
 }
 
-// templateTime is what turning a container into a template takes at the least: the call is answered long before (facts.md A ix).
-const templateTime = 400 * time.Millisecond
+// baseTime is what making an image file immutable takes at the least: the call that wants a template is answered long before (ct-254).
+const baseTime = 400 * time.Millisecond
 
 // lxcTemplate turns a container into a template. The answer is null although the work is that of a task.
 func (w *World) lxcTemplate(r *Request) (any, error) {
@@ -293,9 +293,6 @@ func (w *World) lxcTemplate(r *Request) (any, error) {
 }
 
 func (a *Actor) ctTemplate(vmid int) error {
-	if err := a.Sleep(templateTime); err != nil {
-		return err
-	}
 	return a.LockGuest(kindLXC, vmid, func() error {
 		g, err := a.w.guest(kindLXC, a.Node, vmid)
 		if err != nil {
@@ -324,16 +321,19 @@ func (a *Actor) makeBase(volid string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	v := a.w.volume(a.Node, volid)
-	if v == nil {
-		return "", die("volume '%s' does not exist", volid)
-	}
 	if name.isBase {
 		return volid, nil
 	}
 	next := strings.Replace(strings.Replace(name.name, "vm-", "base-", 1), "subvol-", "basevol-", 1)
 	if s.fileBased() {
+		if err := a.Sleep(baseTime); err != nil {
+			return "", err
+		}
 		next = decimal(name.owner) + "/" + strings.Replace(name.name, "vm-", "base-", 1)
+	}
+	v := a.w.volume(a.Node, volid)
+	if v == nil {
+		return "", die("volume '%s' does not exist", volid)
 	}
 	if err := a.renameVolume(v, s.ID+":"+next); err != nil {
 		return "", err

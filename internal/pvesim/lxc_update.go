@@ -257,7 +257,7 @@ func (a *Actor) ctApply(g *Guest, k, v string) (string, error) {
 	switch {
 	case indexed(k, "net"):
 		if g.Running {
-			if err := a.plugNIC(v); err != nil {
+			if err := a.replug(g, k, v); err != nil {
 				return "", err
 			}
 		}
@@ -266,6 +266,26 @@ func (a *Actor) ctApply(g *Guest, k, v string) (string, error) {
 		return a.applyMount(g, k, v)
 	}
 	return v, nil
+}
+
+// replug puts a running container's NIC in the place of the one it has. The old one is gone, from the config too, before the new one
+// is tried: a failure leaves the container without (vx-033, vx-035).
+func (a *Actor) replug(g *Guest, k, v string) error {
+	before, err := schema.ParsePropString(".net", "", g.Config[k])
+	after, err2 := schema.ParsePropString(".net", "", v)
+	if err == nil && err2 == nil {
+		if before["hwaddr"] != after["hwaddr"] || before["name"] != after["name"] {
+			delete(g.Config, k)
+		} else {
+			for _, sub := range []string{"bridge", "tag", "trunks", "firewall", "rate"} {
+				delete(before, sub)
+			}
+			if s, err := schema.PrintPropString(".net", before); err == nil {
+				g.Config[k] = s
+			}
+		}
+	}
+	return a.plugNIC(v)
 }
 
 // plugNIC fails where the bridge or, for a tagged NIC, VLAN support is missing.
