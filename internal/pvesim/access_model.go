@@ -16,6 +16,8 @@ type Access struct {
 	// Roles are all roles, the built-in ones included: role → privileges.
 	Roles map[string][]string
 	ACL   []ACLEntry
+	// Realms is domains.cfg: realm → key → value, "type" among them. pam and pve are always there.
+	Realms map[string]map[string]string
 }
 
 // User is a user@realm.
@@ -30,7 +32,11 @@ type User struct {
 	Email     string
 	FirstName string
 	LastName  string
-	Tokens    map[string]*Token
+	// Keys are the ids of hardware keys, which the simulator only keeps.
+	Keys   string
+	Tokens map[string]*Token
+	// TFA are the user's second factors. A user who has an enabled one gets a challenge instead of a ticket at log-in.
+	TFA []*TFAEntry
 }
 
 // Token is an API token.
@@ -69,6 +75,14 @@ func (a *Access) complete(*World) {
 	if a.Roles == nil {
 		a.Roles = map[string][]string{}
 	}
+	if a.Realms == nil {
+		a.Realms = map[string]map[string]string{}
+	}
+	for realm, comment := range map[string]string{"pam": "Linux PAM standard authentication", "pve": "Proxmox VE authentication server"} {
+		if a.Realms[realm] == nil {
+			a.Realms[realm] = map[string]string{"type": realm, "comment": comment}
+		}
+	}
 	for r, p := range builtinRoles() {
 		a.Roles[r] = p
 	}
@@ -103,47 +117,29 @@ func (a *Access) removeACLPath(path string) {
 	a.ACL = slices.DeleteFunc(a.ACL, func(e ACLEntry) bool { return e.Path == path })
 }
 
-// privileges that every role list is made of, in PVE's groups.
-func privileges() []string {
-	return []string{
-		"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit",
-		"Group.Allocate", "Mapping.Audit", "Mapping.Modify", "Mapping.Use", "Permissions.Modify", "Pool.Allocate", "Pool.Audit",
-		"Realm.Allocate", "Realm.AllocateUser", "SDN.Allocate", "SDN.Audit", "SDN.Use",
-		"Sys.AccessNetwork", "Sys.Audit", "Sys.Console", "Sys.Incoming", "Sys.Modify", "Sys.PowerMgmt", "Sys.Syslog", "User.Modify",
-		"VM.Allocate", "VM.Audit", "VM.Backup", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk",
-		"VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.Console", "VM.GuestAgent.Audit",
-		"VM.GuestAgent.FileRead", "VM.GuestAgent.FileSystemMgmt", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted", "VM.Migrate",
-		"VM.PowerMgmt", "VM.Replicate", "VM.Snapshot", "VM.Snapshot.Rollback",
-	}
+// removeACLOf removes what was granted to a user, group or token.
+func (a *Access) removeACLOf(kind, who string) {
+	a.ACL = slices.DeleteFunc(a.ACL, func(e ACLEntry) bool { return e.Kind == kind && e.Who == who })
 }
 
-// builtinRoles are the roles that PVE brings along.
-func builtinRoles() map[string][]string {
-	var vm []string
-	for _, p := range privileges() {
-		if strings.HasPrefix(p, "VM.") {
-			vm = append(vm, p)
+// groupsOf are the groups that a user is in, sorted.
+func (a *Access) groupsOf(user string) []string {
+	out := []string{}
+	for _, id := range sortedKeys(a.Groups) {
+		if a.Groups[id].Users[user] {
+			out = append(out, id)
 		}
 	}
-	return map[string][]string{
-		"Administrator":     privileges(),
-		"NoAccess":          {},
-		"PVEAuditor":        {"Datastore.Audit", "Mapping.Audit", "Pool.Audit", "SDN.Audit", "Sys.Audit", "VM.Audit", "VM.GuestAgent.Audit"},
-		"PVEVMAdmin":        vm,
-		"PVEDatastoreAdmin": {"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"},
-		"PVEDatastoreUser":  {"Datastore.AllocateSpace", "Datastore.Audit"},
-		"PVESDNUser":        {"SDN.Audit", "SDN.Use"},
-		"PVESDNAdmin":       {"SDN.Allocate", "SDN.Audit", "SDN.Use"},
-		"PVEPoolAdmin":      {"Pool.Allocate", "Pool.Audit"},
-		"PVEPoolUser":       {"Pool.Audit"},
-		"PVETemplateUser":   {"VM.Audit", "VM.Clone"},
-		"PVEMappingUser":    {"Mapping.Use"},
-		"PVEMappingAuditor": {"Mapping.Audit"},
-		"PVEMappingAdmin":   {"Mapping.Audit", "Mapping.Modify", "Mapping.Use"},
-		"PVESysAdmin":       {"Sys.Audit", "Sys.Console", "Sys.Syslog"},
-		"PVEUserAdmin":      {"Group.Allocate", "Realm.AllocateUser", "User.Modify"},
-		"PVEVMUser": {
-			"VM.Audit", "VM.Backup", "VM.Config.CDROM", "VM.Config.Cloudinit", "VM.Console", "VM.GuestAgent.Audit", "VM.PowerMgmt",
-		},
+	return out
+}
+
+// aclPaths are the paths that carry ACL entries and all paths above them, sorted: the nodes of PVE's ACL tree.
+func (a *Access) aclPaths() []string {
+	set := map[string]bool{"/": true}
+	for _, e := range a.ACL {
+		for p := e.Path; len(p) > 1; p = p[:strings.LastIndexByte(p, '/')] {
+			set[p] = true
+		}
 	}
+	return sortedKeys(set)
 }

@@ -1,27 +1,24 @@
 package pvesim
 
-import (
-	"strings"
+import "strings"
 
-	"github.com/proxops/proxops/internal/pvesim/schema"
-)
-
-// roles finds the roles of a user, or of a token for itself, at a path: role → whether it propagates. The deepest entry replaces
-// what is inherited; at one place the user's own entry beats those of groups (facts.md M).
+// roles finds the roles of a user, or of a token for itself, at a path: role → whether it propagates. Walking down, an entry replaces
+// all that is inherited; at one place the user's own entries beat those of groups, entries for one user at one place add up, and
+// NoAccess beats all that it stands beside (facts.md M, au-291 to au-299).
 func (w *World) roles(authID, path string) map[string]bool {
 	kind := "user"
 	if strings.Contains(authID, "!") {
 		kind = "token"
 	}
-	var got map[string]bool
-	parts := []string{""}
-	if path != "/" {
-		parts = strings.Split(path, "/")
+	parts := strings.Split(path, "/")
+	for len(parts) > 1 && parts[len(parts)-1] == "" { // as Perl's split drops empty fields at the end
+		parts = parts[:len(parts)-1]
 	}
-	for i := range parts {
-		here := strings.Join(parts[:i+1], "/")
-		if here == "" {
-			here = "/"
+	var got map[string]bool
+	here := "/"
+	for i, part := range parts {
+		if part != "" {
+			here = strings.TrimSuffix(here, "/") + "/" + part
 		}
 		final := i == len(parts)-1
 		at := w.rolesAt(kind, authID, here, final)
@@ -59,80 +56,85 @@ func (w *World) rolesAt(kind, who, path string, final bool) map[string]bool {
 	return out
 }
 
-// privs finds what a caller may do at a path: privilege → whether it propagates. What lies in a pool takes the pool's privileges
-// too; a token with privilege separation has no more than its user.
+// privs finds what a caller may do at a path: privilege → whether it propagates. root@pam by ticket may do all; a token without
+// privilege separation may do what its user may, one with it has what is granted to the token, as far as the user has that too.
 func (w *World) privs(who Identity, path string) map[string]bool {
 	out := map[string]bool{}
-	if who.User == "root@pam" && who.Token == "" {
-		for _, p := range privileges() {
-			out[p] = true
-		}
-		return out
-	}
-	if who.Token != "" {
-		u := w.Access.Users[who.User]
-		if u == nil || u.Tokens[who.Token] == nil {
+	if who.Token == "" {
+		if who.User == "root@pam" {
+			for _, p := range privileges() {
+				out[p] = true
+			}
 			return out
 		}
-		ofUser := w.privs(Identity{User: who.User}, path)
-		if !u.Tokens[who.Token].Privsep {
-			return ofUser
-		}
-		own := w.privsOf(who.AuthID(), path)
-		for p, prop := range own {
-			if q, ok := ofUser[p]; ok {
-				out[p] = prop && q
-			}
-		}
+		return w.privsOf(who.User, path)
+	}
+	u := w.Access.Users[who.User]
+	if u == nil || u.Tokens[who.Token] == nil {
 		return out
 	}
-	return w.privsOf(who.User, path)
-}
-
-func (w *World) privsOf(authID, path string) map[string]bool {
-	out := map[string]bool{}
-	roles := w.roles(authID, path)
-	if _, no := roles["NoAccess"]; no {
-		return out
+	ofUser := w.privs(Identity{User: who.User}, path)
+	if !u.Tokens[who.Token].Privsep {
+		return ofUser
 	}
-	add := func(roles map[string]bool) {
-		for r, prop := range roles {
-			for _, p := range w.Access.Roles[r] {
-				out[p] = out[p] || prop
-			}
-		}
-	}
-	add(roles)
-	if pool := w.poolOfPath(path); pool != "" {
-		if r := w.roles(authID, "/pool/"+pool); r != nil {
-			if _, no := r["NoAccess"]; !no {
-				add(r)
-			}
+	for p, prop := range w.privsOf(who.AuthID(), path) {
+		if q, ok := ofUser[p]; ok {
+			out[p] = prop && q
 		}
 	}
 	return out
 }
 
-func (w *World) poolOfPath(path string) string {
-	kind, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	for _, name := range sortedKeys(w.Pools) {
-		p := w.Pools[name]
-		if kind == "storage" && p.Storages[id] || kind == "vms" && p.VMs[Params{"id": id}.Int("id", 0)] {
-			return name
+// privsOf adds the privileges of roles up. What lies in a pool takes the roles at the pool too, without propagation: NoAccess at the
+// path beats those, NoAccess at the pool beats the roles at the path.
+func (w *World) privsOf(authID, path string) map[string]bool {
+	roles := w.roles(authID, path)
+	if _, no := roles["NoAccess"]; !no {
+		for _, pool := range w.poolsOfPath(path) {
+			for role := range w.roles(authID, "/pool/"+pool) {
+				if roles == nil {
+					roles = map[string]bool{}
+				}
+				if _, ok := roles[role]; !ok {
+					roles[role] = false
+				}
+			}
 		}
 	}
-	return ""
+	out := map[string]bool{}
+	if _, no := roles["NoAccess"]; no {
+		return out
+	}
+	for r, prop := range roles {
+		for _, p := range w.Access.Roles[r] {
+			out[p] = out[p] || prop
+		}
+	}
+	return out
+}
+
+// poolsOfPath are the pools that the guest or the storage of an ACL path is in.
+func (w *World) poolsOfPath(path string) []string {
+	kind, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	vmid := Params{"id": id}.Int("id", 0)
+	var out []string
+	for _, name := range sortedKeys(w.Pools) {
+		p := w.Pools[name]
+		if kind == "storage" && p.Storages[id] || kind == "vms" && p.VMs[vmid] {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // can says whether a caller holds all of the privileges at a path.
 func (w *World) can(who Identity, path string, privs ...string) bool {
-	have := w.privs(who, path)
-	for _, p := range privs {
-		if _, ok := have[p]; !ok {
-			return false
-		}
-	}
-	return true
+	return w.check(who, path, privs...) == nil
+}
+
+// canAny says whether a caller holds one of the privileges at a path.
+func (w *World) canAny(who Identity, path string, privs ...string) bool {
+	return w.checkAny(who, path, privs...) == nil
 }
 
 // check is RPCEnvironment::check: 403 for the first privilege that the caller lacks.
@@ -157,77 +159,28 @@ func (w *World) checkAny(who Identity, path string, privs ...string) error {
 	return permErr(path + ", " + strings.Join(privs, "|"))
 }
 
-// permitted evaluates the rule that the schema declares for a method.
-func (w *World) permitted(who Identity, rule schema.Perm, p Params) error {
-	switch rule.Op {
-	case "world", "all":
-		return nil
-	case "root":
-		if who.User == "root@pam" {
-			return nil
+// checkPermModify is RPCEnvironment::check_perm_modify: who may change the ACL of a path, or take what it stands for into a pool.
+func (w *World) checkPermModify(who Identity, path string) error {
+	privs := []string{"Permissions.Modify"}
+	for prefix, p := range map[string]string{"/storage/": "Datastore.Allocate", "/vms/": "VM.Allocate", "/pool/": "Pool.Allocate"} {
+		if len(path) > len(prefix) && strings.HasPrefix(path, prefix) {
+			privs = append(privs, p)
 		}
-		return permErr("user != root@pam")
-	case "perm":
-		if rule.If != "" && p.Str(rule.If) == "" {
-			return permErr("")
-		}
-		path := fillPath(rule.Path, p)
-		if rule.Any {
-			return w.checkAny(who, path, rule.Privs...)
-		}
-		return w.check(who, path, rule.Privs...)
-	case "and":
-		for _, r := range rule.Args {
-			if err := w.permitted(who, r, p); err != nil {
-				return err
-			}
-		}
-		return nil
-	case "or":
-		for _, r := range rule.Args {
-			if w.permitted(who, r, p) == nil {
-				return nil
-			}
-		}
-		return permErr("")
-	case "userid-param", "userid-group", "perm-modify":
-		return w.permittedUser(who, rule, p)
 	}
-	return permErr("")
+	return w.checkAny(who, path, privs...)
 }
 
-// permittedUser evaluates the rules about users and ACLs.
-func (w *World) permittedUser(who Identity, rule schema.Perm, p Params) error {
-	switch {
-	case rule.Op == "perm-modify":
-		return w.check(who, fillPath(rule.Path, p), "Permissions.Modify")
-	case rule.Op == "userid-group":
-		return w.checkAny(who, "/access/groups", rule.Privs...)
-	case rule.Arg == "self":
-		if who.Token == "" && who.User == p.Str("userid") {
-			return nil
-		}
-		return permErr("")
-	}
-	_, realm, _ := strings.Cut(p.Str("userid"), "@")
-	return w.check(who, "/access/realm/"+realm, rule.Arg)
-}
-
-// fillPath puts parameters into an ACL path.
-func fillPath(path string, p Params) string {
-	parts := strings.Split(path, "/")
-	for i, s := range parts {
-		if strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") {
-			parts[i] = p.Str(s[1 : len(s)-1])
+// normalPath is PVE's normalize_path: one slash between parts, one in front, none behind; "" when the path has other characters than
+// ACL paths may have.
+func normalPath(path string) string {
+	out := "/" + strings.Join(splitPath(path), "/")
+	for _, c := range out {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._-/", c) {
+			return ""
 		}
 	}
-	if out := "/" + strings.Trim(strings.Join(parts, "/"), "/"); out != "/" {
-		return out
+	if path == "" {
+		return ""
 	}
-	return "/"
-}
-
-// canAny says whether a caller holds one of the privileges at a path.
-func (w *World) canAny(who Identity, path string, privs ...string) bool {
-	return w.checkAny(who, path, privs...) == nil
+	return out
 }

@@ -21,8 +21,15 @@ func (w *World) ticket(user string) string {
 	return plain + "::" + base64.StdEncoding.EncodeToString(w.sign("ticket", plain, 8))
 }
 
-// ticketUser checks a ticket and returns its user.
+// ticketUser checks a ticket and returns its user, who must still be there and enabled.
 func (w *World) ticketUser(ticket string) (string, bool) {
+	user, ok := w.ticketData(ticket, "")
+	u := w.Access.Users[user]
+	return user, ok && u != nil && u.active()
+}
+
+// ticketData checks a ticket's form, age and signature and returns what it is for. aad is what was signed with it.
+func (w *World) ticketData(ticket, aad string) (string, bool) {
 	plain, sig, ok := strings.Cut(ticket, "::")
 	f := strings.Split(plain, ":")
 	if !ok || len(f) != 3 || f[0] != "PVE" {
@@ -30,12 +37,28 @@ func (w *World) ticketUser(ticket string) (string, bool) {
 	}
 	at, err := strconv.ParseInt(f[2], 16, 64)
 	got, err2 := base64.StdEncoding.DecodeString(sig)
-	if err != nil || err2 != nil || !hmac.Equal(got, w.sign("ticket", plain, 8)) {
+	if err != nil || err2 != nil || !hmac.Equal(got, w.sign("ticket", plain+aad, 8)) {
 		return "", false
 	}
+	return f[1], fresh(at)
+}
+
+// fresh says whether something made at a Unix time is neither too old nor, clocks being what they are, from too far ahead.
+func fresh(at int64) bool {
 	age := time.Since(time.Unix(at, 0))
-	u := w.Access.Users[f[1]]
-	return f[1], age > -5*time.Minute && age < ticketLife && u != nil && u.active()
+	return age > -5*time.Minute && age < ticketLife
+}
+
+// challengeTicket is given instead of a ticket to a user who has a second factor: it names what is asked for and is good for nothing
+// but the answer.
+func (w *World) challengeTicket(user, challenge string) string {
+	plain := fmt.Sprintf("PVE:!tfa!%s:%08X", url.QueryEscape(challenge), time.Now().Unix())
+	return plain + "::" + base64.StdEncoding.EncodeToString(w.sign("ticket", plain+user, 8))
+}
+
+func (w *World) challengeOf(ticket, user string) bool {
+	data, ok := w.ticketData(ticket, user)
+	return ok && strings.HasPrefix(data, "!tfa!")
 }
 
 // csrf makes the token that non-GET calls with a ticket must carry.
@@ -51,8 +74,7 @@ func (w *World) csrfValid(user, token string) bool {
 	if err != nil || err2 != nil || !hmac.Equal(got, w.sign("csrf", t+":"+user, 1)) {
 		return false
 	}
-	age := time.Since(time.Unix(at, 0))
-	return age > -5*time.Minute && age < 24*time.Hour
+	return fresh(at)
 }
 
 // sign makes a signature of n*32 bytes.
@@ -66,31 +88,50 @@ func (w *World) sign(purpose, text string, n int) []byte {
 	return out
 }
 
-// authenticate finds out who sends a request, before anything else about it is looked at. A cookie, even a bad one, beats a token.
+// authenticate finds out who sends a request, before anything else about it is looked at. A cookie, even a bad one, beats a token. A
+// token sent to a call that needs no log-in is not looked at, but makes it a token's call (au-026).
 func (w *World) authenticate(c *call, path string) (Identity, *Error) {
-	open := openToAll(c.method, path)
-	header := c.header.Get("Authorization")
-	cookie := cookieTicket(c.header)
-	switch {
-	case cookie != "" && !open:
-		user, ok := w.ticketUser(cookie)
-		if !ok {
-			return Identity{}, unauthorized("Authentication failed!")
+	cookie, token := cookieTicket(c.header), ""
+	if cookie == "" {
+		token = tokenHeader(c.header.Get("Authorization"))
+	}
+	if openToAll(c.method, path) {
+		if token != "" {
+			return splitAuthID(strings.SplitN(token, "=", 2)[0]), nil
 		}
-		if c.method != http.MethodGet && !isUpload(c.method, path) && !w.csrfValid(user, c.header.Get("CSRFPreventionToken")) {
-			return Identity{}, unauthorized("Permission denied - invalid csrf token")
-		}
-		return Identity{User: user}, nil
-	case tokenHeader(header) != "" && cookie == "":
-		who, ok := w.tokenIdentity(tokenHeader(header))
-		if !ok {
-			return Identity{}, unauthorized("Authentication failed!")
-		}
-		return who, nil
-	case open:
 		return Identity{}, nil
 	}
-	return Identity{}, unauthorized("No ticket")
+	if token != "" {
+		who, ok := w.tokenIdentity(token)
+		if !ok {
+			return Identity{}, unauthorized("Authentication failed!")
+		}
+		return who, w.uploadAllowed(who, c.method, path)
+	}
+	if cookie == "" {
+		return Identity{}, unauthorized("No ticket")
+	}
+	user, ok := w.ticketUser(cookie)
+	if !ok {
+		return Identity{}, unauthorized("Authentication failed!")
+	}
+	if _, _, upload := uploadPath(c.method, path); !upload && c.method != http.MethodGet && !w.csrfValid(user, c.header.Get("CSRFPreventionToken")) {
+		return Identity{}, unauthorized("Permission denied - invalid csrf token")
+	}
+	return Identity{User: user}, w.uploadAllowed(Identity{User: user}, c.method, path)
+}
+
+// uploadAllowed: uploads need no CSRF token, but their permission is checked along with the log-in, so that a refusal looks like one
+// of those: slow and without a body (au-193).
+func (w *World) uploadAllowed(who Identity, method, path string) *Error {
+	_, storage, ok := uploadPath(method, path)
+	if !ok {
+		return nil
+	}
+	if err := w.check(who, "/storage/"+storage, "Datastore.AllocateTemplate"); err != nil {
+		return &Error{Status: http.StatusForbidden, Message: asError(err).Message, Plain: new(string), Penalty: true}
+	}
+	return nil
 }
 
 // openToAll are the calls that need no log-in.
@@ -106,8 +147,13 @@ func openToAll(method, path string) bool {
 	return false
 }
 
-func isUpload(method, path string) bool {
-	return method == http.MethodPost && strings.HasSuffix(path, "/upload") && strings.Contains(path, "/storage/")
+// uploadPath takes the path of an upload apart.
+func uploadPath(method, path string) (node, storage string, ok bool) {
+	p := splitPath(path)
+	if method != http.MethodPost || len(p) != 5 || p[0] != "nodes" || p[2] != "storage" || p[4] != "upload" {
+		return "", "", false
+	}
+	return p[1], p[3], true
 }
 
 func cookieTicket(h http.Header) string {
@@ -145,54 +191,4 @@ func (w *World) tokenIdentity(s string) (Identity, bool) {
 		return Identity{}, false
 	}
 	return who, true
-}
-
-// login answers POST /access/ticket.
-func (w *World) login(r *Request) (any, error) {
-	user := r.P.Str("username")
-	if realm := r.P.Str("realm"); realm != "" && !strings.Contains(user, "@") {
-		user += "@" + realm
-	}
-	if !w.passwordGood(user, r.P.Str("password")) || r.P.Str("otp") != "" {
-		return nil, &Error{Status: http.StatusUnauthorized, Message: "authentication failure", Penalty: true}
-	}
-	return map[string]any{
-		"username": user, "ticket": w.ticket(user), "CSRFPreventionToken": w.csrf(user), "cap": w.capabilities(Identity{User: user}),
-	}, nil
-}
-
-// passwordGood takes a password, the user's own ticket, or root's.
-func (w *World) passwordGood(user, password string) bool {
-	u := w.Access.Users[user]
-	if u == nil || !u.active() {
-		return false
-	}
-	if by, ok := w.ticketUser(password); ok {
-		return by == user || by == "root@pam"
-	}
-	return u.passwordIs(password)
-}
-
-// capabilities are what the web interface shows or hides by.
-func (w *World) capabilities(who Identity) map[string]map[string]int {
-	groups := map[string]struct {
-		path   string
-		prefix []string
-	}{
-		"vms": {"/vms", []string{"VM."}}, "storage": {"/storage", []string{"Datastore."}}, "access": {"/access", []string{"User.", "Group."}},
-		"dc": {"/", []string{"Sys.Audit", "Sys.Modify", "SDN."}}, "nodes": {"/nodes", []string{"Sys."}}, "sdn": {"/sdn", []string{"SDN."}},
-		"mapping": {"/mapping", []string{"Mapping."}},
-	}
-	out := map[string]map[string]int{}
-	for name, g := range groups {
-		out[name] = map[string]int{}
-		for p := range w.privs(who, g.path) {
-			for _, prefix := range g.prefix {
-				if strings.HasPrefix(p, prefix) || p == "Permissions.Modify" && name != "dc" {
-					out[name][p] = 1
-				}
-			}
-		}
-	}
-	return out
 }

@@ -35,9 +35,10 @@ func dataResponse(data any) *response {
 	return &response{status: http.StatusOK, reason: "OK", ctype: "application/json;charset=UTF-8", body: b}
 }
 
-// errorResponse is PVE's refusal. The reason phrase is the message's text with its line feeds taken out.
+// errorResponse is PVE's refusal. The reason phrase is the message's first line.
 func errorResponse(e *Error) *response {
-	res := &response{status: e.Status, reason: strings.TrimSpace(strings.ReplaceAll(e.Message, "\n", " ")), ctype: "application/json;charset=UTF-8"}
+	reason, _, _ := strings.Cut(e.Message, "\n")
+	res := &response{status: e.Status, reason: strings.TrimSuffix(reason, "\r"), ctype: "application/json;charset=UTF-8"}
 	if e.Plain != nil {
 		res.ctype, res.body = "text/plain", []byte(*e.Plain)
 		return res
