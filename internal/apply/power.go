@@ -31,8 +31,9 @@ func (w *worker) power(ctx context.Context, n *pve.Node, vmid int, step plan.Pow
 	if !step.Start || running {
 		return nil
 	}
-	// A guest that was just taken down is brought up whatever happens to ctx.
-	if step.Stop {
+	// A guest that was just taken down is brought up whatever happens to ctx,
+	// unless the cluster is somebody else's by now.
+	if step.Stop && !fenced(ctx) {
 		ctx = context.WithoutCancel(ctx)
 	}
 	if err := w.took(n.Start(ctx, t, vmid)); err != nil {
@@ -76,6 +77,8 @@ func (w *worker) beginDisruption(ctx context.Context) error {
 	case w.disrupt <- struct{}{}:
 		w.disrupted = true
 	case <-ctx.Done():
+		return errInterrupted
+	case <-w.o.Stop:
 		return errInterrupted
 	}
 	w.mu.Lock()

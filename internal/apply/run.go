@@ -22,6 +22,9 @@ type Options struct {
 	MaxDisruptions int                       // running guests taken down at a time [1]
 	Shutdown       time.Duration             // how long a guest may take to shut down [3m]
 	Shared         func(storage string) bool // whether a storage is one for all nodes; nil = none is
+	// Stop, once closed, starts nothing more; what runs is followed to its end.
+	// nil = only the context stops a run.
+	Stop <-chan struct{}
 	// Events hears of every action's start, progress and end. Calls do not
 	// overlap; it must not block.
 	Events func(Event)
@@ -51,7 +54,10 @@ type Event struct {
 // Run executes a plan: level by level, the objects of a level in parallel, the
 // actions of one object in their order, so that no guest has two writers.
 //
-// When ctx ends nothing new is started; a task that runs is left to PVE. The
+// When ctx ends nothing new is started; a task that runs is left to PVE. After
+// Options.Stop nothing new is started either, but running tasks are followed
+// to their end. One thing is finished in both cases: a guest that the run took
+// down is brought up again, unless the context ended because of ErrFenced. The
 // result holds every action of the plan in the plan's order, also those that
 // were not reached.
 func Run(ctx context.Context, c *pve.Client, p plan.Plan, o Options) Result {
@@ -69,10 +75,29 @@ func Run(ctx context.Context, c *pve.Client, p plan.Plan, o Options) Result {
 		}
 		_ = g.Wait()
 	}
-	return Result{Actions: r.results, Interrupted: ctx.Err() != nil, Writes: c.Reader().Writes() - before}
+	return Result{Actions: r.results, Interrupted: r.stopped(ctx), Writes: c.Reader().Writes() - before}
 }
 
 var errInterrupted = errors.New("not started: interrupted")
+
+// ErrFenced is the cause of a context that ends because somebody else may be
+// writing to the cluster from now on: then not even a guest that is down is
+// brought up again, since that is the other's to do.
+var ErrFenced = errors.New("another agent may reconcile this cluster now")
+
+// stopped reports whether nothing new is to be started.
+func (r *run) stopped(ctx context.Context) bool {
+	select {
+	case <-r.o.Stop:
+		return true
+	default:
+		return ctx.Err() != nil
+	}
+}
+
+func fenced(ctx context.Context) bool {
+	return ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrFenced)
+}
 
 func (o Options) defaults() Options {
 	if o.Parallel <= 0 {
@@ -144,9 +169,9 @@ func (r *run) chain(ctx context.Context, indexes []int) {
 	var broken error
 	for _, i := range indexes {
 		a := r.p.Actions[i]
-		comesBack := a.Verb == plan.Start && a.Disrupts && w.tookDown
+		comesBack := a.Verb == plan.Start && a.Disrupts && w.tookDown && !fenced(ctx)
 		switch {
-		case ctx.Err() != nil && !comesBack:
+		case r.stopped(ctx) && !comesBack:
 			continue // its result says already that it was not started
 		case broken != nil && !comesBack:
 			r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: broken})
@@ -183,6 +208,9 @@ func (r *run) one(ctx context.Context, w *worker, i int, a plan.Action) ActionRe
 		return r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: errInterrupted})
 	}
 	defer release()
+	if comesBack := a.Verb == plan.Start && w.tookDown; r.stopped(ctx) && !comesBack { // while it waited
+		return r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: errInterrupted})
+	}
 	start := time.Now()
 	r.event(Event{Kind: Started, Index: i, Action: a})
 	hooked := pve.WithTaskHook(ctx, func(e pve.TaskEvent) {
@@ -254,6 +282,9 @@ func (r *run) allocate(ctx context.Context, a plan.Action) (release func(), err 
 		select {
 		case ch <- struct{}{}:
 			held = append(held, ch)
+		case <-r.o.Stop:
+			release()
+			return nil, errInterrupted
 		case <-ctx.Done():
 			release()
 			return nil, ctx.Err()
