@@ -60,9 +60,7 @@ func (w *World) qemuClone(r *Request) (any, error) {
 			})
 		})
 		if err != nil {
-			if w.Guests[j.to] == n {
-				a.removeGuest(n)
-			}
+			a.abandonGuest(n)
 			return wrap("clone failed: ", err)
 		}
 		return nil

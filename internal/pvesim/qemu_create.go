@@ -110,9 +110,7 @@ func (w *World) qemuCreate(r *Request) (any, error) {
 	return r.spawn("qmcreate", decimal(vmid), func(a *Actor) error {
 		err := a.LockGuest(kindQemu, vmid, func() error { return a.qemuFill(g, set, plain, pool, storage) })
 		if err != nil {
-			if w.Guests[vmid] == g {
-				a.removeGuest(g)
-			}
+			a.abandonGuest(g)
 			return wrap(fmt.Sprintf("unable to create VM %d - ", vmid), err)
 		}
 		if ha {
@@ -126,6 +124,17 @@ func (w *World) qemuCreate(r *Request) (any, error) {
 		}
 		return nil
 	}), nil
+}
+
+// abandonGuest takes back the reservation of an id whose guest could not be made. Rights on the id stay, unlike after a removal.
+func (a *Actor) abandonGuest(g *Guest) {
+	if a.w.Guests[g.VMID] != g {
+		return
+	}
+	delete(a.w.Guests, g.VMID)
+	for _, p := range a.w.Pools {
+		delete(p.VMs, g.VMID)
+	}
 }
 
 // qemuCreatePerms is what create checks before it takes the id, in PVE's order; plain comes back with drives and NICs as PVE prints
