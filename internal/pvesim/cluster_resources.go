@@ -68,11 +68,10 @@ func (w *World) poolsByGuest() map[int]string {
 func (w *World) clusterResources(r *Request) (any, error) {
 	want := r.P.Str("type")
 	out := make([]map[string]any, 0, len(w.Guests)+16)
-	if want == "" {
-		for _, id := range sortedKeys(w.Pools) {
-			if w.can(r.Who, "/pool/"+id, "Pool.Audit") {
-				out = append(out, map[string]any{"id": "/pool/" + id, "type": "pool", "pool": id})
-			}
+	seen := map[string]bool{"": true} // the pools that the caller sees
+	for _, id := range sortedKeys(w.Pools) {
+		if seen[id] = w.can(r.Who, "/pool/"+id, "Pool.Audit"); seen[id] && want == "" {
+			out = append(out, map[string]any{"id": "/pool/" + id, "type": "pool", "pool": id})
 		}
 	}
 	if want == "" || want == "vm" {
@@ -82,9 +81,14 @@ func (w *World) clusterResources(r *Request) (any, error) {
 		}
 		sees := w.auditor(r.Who, pools)
 		for _, g := range w.guestsOf("", "") {
-			if sees(g.VMID) {
-				out = append(out, w.placeRow(g, online[g.Node], pools[g.VMID]))
+			if !sees(g.VMID) {
+				continue
 			}
+			pool := pools[g.VMID]
+			if !seen[pool] { // au-307
+				pool = ""
+			}
+			out = append(out, w.placeRow(g, online[g.Node], pool))
 		}
 	}
 	if want == "" || want == "node" {
