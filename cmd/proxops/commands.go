@@ -9,6 +9,8 @@ func (a *app) commands() []*cobra.Command {
 		a.applyCmd(),
 		a.statusCmd(),
 		a.validateCmd(),
+		a.demoCmd(),
+		a.labCmd(),
 		a.versionCmd(),
 	}
 }

@@ -25,6 +25,9 @@ func (s Style) paint(text string, attrs ...color.Attribute) string {
 	return c.Sprint(text)
 }
 
+// Bold makes text stand out on a terminal.
+func Bold(s Style, t string) string { return s.bold(t) }
+
 func (s Style) bold(t string) string { return s.paint(t, color.Bold) }
 func (s Style) dim(t string) string  { return s.paint(t, color.Faint) }
 func (s Style) bad(t string) string  { return s.paint(t, color.FgRed) }
