@@ -22,13 +22,13 @@ import (
 // in the place of any request's.
 type scripted struct {
 	mu     sync.Mutex
-	guests map[string]*machine          // by vmid
-	exits  map[string]string            // task type → exit status; OK when absent
-	answer map[string]func() reply      // "PUT /nodes/pve01/qemu/100/config" → what comes instead
-	work   map[string]time.Duration     // task type → how long it runs
-	sent   []string                     // writes, as METHOD path
-	begun  map[string]time.Time         // by UPID
-	peak   map[string]int               // task type → most that ran at a time
+	guests map[string]*machine      // by vmid
+	exits  map[string]string        // task type → exit status; OK when absent
+	answer map[string]func() reply  // "PUT /nodes/pve01/qemu/100/config" → what comes instead
+	work   map[string]time.Duration // task type → how long it runs
+	sent   []string                 // writes, as METHOD path
+	begun  map[string]time.Time     // by UPID
+	peak   map[string]int           // task type → most that ran at a time
 }
 
 type machine struct {
