@@ -3,6 +3,7 @@ package pvesim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -38,12 +39,14 @@ func readBody(c *call, upload bool) (Params, *Upload, *Error) {
 	}
 	media, args, err := mime.ParseMediaType(ctype)
 	switch {
+	case upload && len(c.body) > 0 && (media != "multipart/form-data" || err != nil):
+		return nil, nil, empty(http.StatusNotImplemented, "upload 'Content-Type '"+ctype+"' not implemented")
 	case ctype == "" || media == "application/x-www-form-urlencoded":
 		return parseForm(string(c.body)), nil, nil
 	case media == "application/json":
 		p, perr := parseJSON(c.body)
 		return p, nil, perr
-	case media == "multipart/form-data" && upload && err == nil:
+	case upload && len(c.body) > 0:
 		return parseMultipart(c.body, args["boundary"])
 	}
 	return nil, nil, bare(506, "upload 'Content-Type '"+ctype+"' not implemented")
@@ -109,23 +112,48 @@ func hexValue(c byte) byte {
 	return c - 'a' + 10
 }
 
-// parseJSON reads a JSON body; faults are answered with the words of Perl's parser, as text.
+// parseJSON reads a JSON body; faults are answered with the words of Perl and its parser, as text.
 func parseJSON(b []byte) (Params, *Error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
-		const at = " (before \"(end of string)\") at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 934.\n"
-		if len(bytes.TrimSpace(b)) == 0 {
-			return nil, badJSON("malformed JSON string, neither tag, array, object, number, string or atom, at character offset 0" + at)
+	err := d.Decode(&v)
+	switch rest := bytes.TrimSpace(b[min(int(d.InputOffset()), len(b)):]); {
+	case err != nil && len(bytes.TrimSpace(b)) == 0:
+		return nil, parserSays("malformed JSON string, neither tag, array, object, number, string or atom", len(b), nil)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, parserSays(", or } expected while parsing object/hash", len(b)+1, nil)
+	case err != nil:
+		at := len(b)
+		if se := (*json.SyntaxError)(nil); errors.As(err, &se) {
+			at = min(max(int(se.Offset)-1, 0), len(b))
 		}
-		return nil, badJSON(fmt.Sprintf(", or } expected while parsing object/hash, at character offset %d%s", len(b)+1, at))
+		return nil, parserSays("malformed JSON string, neither tag, array, object, number, string or atom", at, b[at:])
+	case len(rest) > 0:
+		return nil, parserSays("garbage after JSON object", len(b)-len(rest), rest)
 	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil, badJSON("Not a HASH reference at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 978.\n")
+	switch v := v.(type) {
+	case map[string]any:
+		return Params(v), nil
+	case nil:
+		return nil, badJSON("Can't use an undefined value as a HASH reference" + perlAt)
+	case []any:
+		return nil, badJSON("Not a HASH reference" + perlAt)
+	default:
+		return nil, badJSON("Can't use string (\"" + text(v) + "\") as a HASH ref while \"strict refs\" in use" + perlAt)
 	}
-	return Params(m), nil
+}
+
+// perlAt is where PVE's web server takes a JSON body apart.
+const perlAt = " at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 978.\n"
+
+// parserSays is a complaint of Perl's JSON parser about what comes at an offset.
+func parserSays(text string, at int, rest []byte) *Error {
+	before := "(end of string)"
+	if len(rest) > 0 {
+		before = string(rest[:min(len(rest), 20)])
+	}
+	return badJSON(fmt.Sprintf("%s, at character offset %d (before %q) at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 934.\n", text, at, before))
 }
 
 func badJSON(text string) *Error {

@@ -56,6 +56,8 @@ type call struct {
 	body   []byte
 	// tooLarge is set when the body goes beyond what PVE takes; body is not kept then.
 	tooLarge bool
+	// chunked is set when the body has no length; it is not read then.
+	chunked bool
 }
 
 // answer works a call through, in PVE's order of checks (facts.md M).

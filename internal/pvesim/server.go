@@ -140,7 +140,7 @@ func (s *Server) conn(c net.Conn) {
 		}
 		call := readCall(req)
 		res := s.w.answer(s.ctx, call) // goes on when the client goes away, as PVE does
-		keep := res.status == http.StatusOK && !req.Close && n < requestsPerConn && req.ProtoAtLeast(1, 1)
+		keep := res.status == http.StatusOK && !req.Close && !call.chunked && n < requestsPerConn && req.ProtoAtLeast(1, 1)
 		if !writeResponse(c, res, keep, req.Method == http.MethodHead) || !keep {
 			lingering(c, req.Body)
 			return
@@ -154,11 +154,16 @@ func readCall(req *http.Request) *call {
 	if c.target == "" { // a client's request, in process
 		c.target = req.URL.RequestURI()
 	}
-	if req.Body == nil {
+	if req.Body == nil || req.Body == http.NoBody {
+		return c
+	}
+	// PVE goes by Content-Length alone: a body in chunks is not read, and what follows on the connection is no request.
+	if req.ContentLength <= 0 {
+		c.chunked = true
 		return c
 	}
 	limit := int64(maxBody)
-	if strings.HasPrefix(req.Header.Get("Content-Type"), "multipart/form-data") {
+	if path, _, _ := strings.Cut(c.target, "?"); strings.HasSuffix(path, "/upload") {
 		limit = maxUpload
 	}
 	if req.ContentLength > limit {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
 // Task is one worker and what it leaves behind.
@@ -113,19 +115,20 @@ func splitAuthID(s string) Identity {
 	return Identity{User: u, Token: t}
 }
 
-// parseUPID checks a UPID's form and returns its node.
+// parseUPID checks a UPID's form and returns its node: UPID:node:pid:pstart:starttime:type:id:user: with hexadecimal numbers of eight
+// digits, nine at most for pstart; the id may be empty.
 func parseUPID(s string) (node string, ok bool) {
 	f := strings.Split(s, ":")
-	if len(f) != 9 || f[0] != "UPID" || f[8] != "" || f[1] == "" || f[5] == "" || f[7] == "" {
+	if len(f) != 9 || f[0] != "UPID" || f[8] != "" || f[5] == "" || f[7] == "" || strings.ContainsAny(s, " \t\r\n") {
 		return "", false
 	}
-	for _, h := range f[2:5] {
-		if len(h) < 8 {
+	for i, h := range f[2:5] {
+		if len(h) != 8 && (i != 1 || len(h) != 9) {
 			return "", false
 		}
 		if _, err := strconv.ParseUint(h, 16, 64); err != nil {
 			return "", false
 		}
 	}
-	return f[1], true
+	return f[1], schema.CheckFormat("pve-node", f[1]) == nil
 }

@@ -1,6 +1,9 @@
 package pvesim
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 func taskRoutes() []route {
 	return []route{
@@ -20,9 +23,6 @@ func (w *World) task(r *Request, priv string) (*Task, error) {
 	}
 	t := w.taskIndex[upid]
 	if t == nil || t.Node != r.Node {
-		if priv != "Sys.Audit" {
-			return nil, nil
-		}
 		return nil, paramErr("upid", "no such task")
 	}
 	if !w.ownTask(r.Who, t) {
@@ -80,7 +80,7 @@ func (w *World) taskLog(r *Request) (any, error) {
 
 func (w *World) taskStop(r *Request) (any, error) {
 	t, err := w.task(r, "Sys.Modify")
-	if err != nil || t == nil {
+	if err != nil {
 		return nil, err
 	}
 	if t.Running() {
@@ -108,31 +108,44 @@ func (w *World) taskList(r *Request) (any, error) {
 		rows = append(rows, row)
 	}
 	total := len(rows)
-	start, limit := min(max(p.Int("start", 0), 0), total), p.Int("limit", 50)
-	rows = rows[start:]
-	if limit > 0 && len(rows) > limit {
-		rows = rows[:limit]
-	}
+	rows = rows[min(p.Int("start", 0), total):]
+	rows = rows[:min(p.Int("limit", 50), len(rows))] // 0 is none at all
 	if rows == nil {
 		rows = []map[string]any{}
 	}
 	return Reply{Data: rows, Extra: map[string]any{"total": total}}, nil
 }
 
-// wanted applies the filters of a task list.
+// wanted applies the filters of a task list. The user of a token's task is the token's user.
 func (t *Task) wanted(p Params) bool {
-	source := p.Str("source")
+	source := orElse(p.Str("source"), "archive")
+	user := splitAuthID(t.AuthID).User
 	switch {
-	case t.Running() && source != "active" && source != "all", !t.Running() && source == "active":
+	case t.Running() && source == "archive", !t.Running() && source == "active":
 		return false
-	case p.Has("vmid") && t.ID != p.Str("vmid"), p.Has("typefilter") && t.Type != p.Str("typefilter"):
+	case p.Has("vmid") && t.ID != p.Str("vmid"), p.Str("typefilter") != "" && t.Type != p.Str("typefilter"):
 		return false
-	case p.Has("userfilter") && !strings.Contains(strings.ToLower(t.AuthID), strings.ToLower(p.Str("userfilter"))):
+	case !strings.Contains(strings.ToLower(user), strings.ToLower(p.Str("userfilter"))):
 		return false
-	case p.Bool("errors") && (t.Exit == "OK" || t.Running()):
+	case p.Bool("errors") && t.Exit == "OK":
+		return false
+	case p.Has("statusfilter") && (t.Running() || !slices.Contains(p.List("statusfilter"), t.statusType())):
 		return false
 	case p.Has("since") && t.Start.Unix() < int64(p.Int("since", 0)), p.Has("until") && t.Start.Unix() > int64(p.Int("until", 0)):
 		return false
 	}
 	return true
+}
+
+// statusType sorts how a task ended into PVE's four kinds.
+func (t *Task) statusType() string {
+	switch {
+	case t.Exit == "OK":
+		return "ok"
+	case strings.HasPrefix(t.Exit, "WARNINGS: "):
+		return "warning"
+	case t.Exit == "" || t.Exit == "unexpected status":
+		return "unknown"
+	}
+	return "error"
 }
