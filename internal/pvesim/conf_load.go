@@ -96,34 +96,35 @@ func (s *State) loadConfs(dir, kind string, first int) (int, error) {
 
 // furnish makes what the guests of a state name: storages, volumes, bridges.
 func (s *State) furnish() {
-	named := map[string]int64{} // volid → size
+	named := map[[2]string]int64{} // node and volid → size
 	for _, vmid := range sortedIDs(s.Guests) {
 		g := s.Guests[vmid]
 		for _, sec := range g.sections() {
 			for _, k := range sec.Keys() {
 				s.addBridge(g, k, sec[k])
 				if volid, size := namedVolume(k, sec[k]); volid != "" {
-					named[volid] = max(named[volid], size)
+					key := [2]string{g.Node, volid}
+					named[key] = max(named[key], size)
 				}
 			}
 		}
 		for _, snap := range g.Snapshots {
 			if snap.VMState != "" {
-				named[snap.VMState] = max(named[snap.VMState], g.memory())
+				named[[2]string{g.Node, snap.VMState}] = g.memory()
 			}
 		}
 	}
 	names := map[string][]string{}
-	for volid := range named {
-		id, name, _ := splitVolid(volid)
+	for key := range named {
+		id, name, _ := splitVolid(key[1])
 		names[id] = append(names[id], name)
 	}
 	for _, id := range sortedKeys(names) {
 		slices.Sort(names[id])
 		s.addStorage(id, names[id])
 	}
-	for _, volid := range sortedKeys(named) {
-		s.addVolume(volid, named[volid])
+	for key, size := range named {
+		s.addVolume(key[0], key[1], size)
 	}
 	for _, g := range s.Guests {
 		s.addSnapshots(g)
@@ -224,14 +225,14 @@ func (s *State) addStorage(id string, names []string) {
 }
 
 // addVolume enters a volume, and the base image that its name carries.
-func (s *State) addVolume(volid string, size int64) {
+func (s *State) addVolume(node, volid string, size int64) {
 	w := &World{State: *s}
 	id, name, _ := splitVolid(volid)
 	st, err := w.storage(id)
 	if err != nil {
 		return
 	}
-	v := Volume{ID: volid, Node: st.volNode(s.Nodes[0].Name), Content: contentImages, Format: "raw", Created: time.Now()}
+	v := Volume{ID: volid, Node: st.volNode(node), Content: contentImages, Format: "raw", Created: time.Now()}
 	parsed, err := st.parseName(name)
 	if err == nil {
 		v.Owner, v.Format = parsed.owner, parsed.format
@@ -252,11 +253,11 @@ func (s *State) addVolume(volid string, size int64) {
 		}
 		v.Base = base
 		if s.Volumes[volumeKey(v.Node, base)] == nil {
-			s.addVolume(base, size)
+			s.addVolume(node, base, size)
 		}
 	}
-	if key := volumeKey(v.Node, volid); s.Volumes[key] == nil {
-		s.Volumes[key] = &v
+	if old := s.Volumes[volumeKey(v.Node, volid)]; old == nil || old.Size < v.Size && size > 0 {
+		s.Volumes[volumeKey(v.Node, volid)] = &v
 	}
 }
 
