@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -71,11 +72,32 @@ func Run(ctx context.Context, c *pve.Client, p plan.Plan, o Options) Result {
 		var g errgroup.Group
 		g.SetLimit(r.o.Parallel)
 		for _, chain := range level {
-			g.Go(func() error { r.chain(ctx, chain); return nil })
+			g.Go(func() error {
+				defer r.broke(chain)
+				r.chain(ctx, chain)
+				return nil
+			})
 		}
 		_ = g.Wait()
 	}
 	return Result{Actions: r.results, Interrupted: r.stopped(ctx), Writes: c.Reader().Writes() - before}
+}
+
+// broke keeps a panic to the object that it happened on: the others are not to
+// suffer, nor the process.
+func (r *run) broke(indexes []int) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	err := fmt.Errorf("broke off: %v\n%s", p, debug.Stack())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range indexes {
+		if errors.Is(r.results[i].Err, errInterrupted) {
+			r.results[i].Outcome, r.results[i].Err = Unknown, err
+		}
+	}
 }
 
 var errInterrupted = errors.New("not started: interrupted")

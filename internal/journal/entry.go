@@ -4,6 +4,7 @@
 package journal
 
 import (
+	"errors"
 	"time"
 
 	"github.com/proxops/proxops/internal/apply"
@@ -62,7 +63,7 @@ func Entries(rep, previous *reconcile.Report) []Entry {
 	var out []Entry
 	if rep.Result != nil {
 		for _, a := range rep.Result.Actions {
-			if !a.Started.IsZero() || a.Outcome == apply.Failed {
+			if !a.Started.IsZero() || a.Outcome == apply.Failed && !errors.Is(a.Err, reconcile.ErrHeld) {
 				out = append(out, ofAction(rep, a))
 			}
 		}

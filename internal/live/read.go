@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -85,19 +86,28 @@ func (x *reading) problem(format string, args ...any) {
 }
 
 // parallel runs jobs, at most want.Parallel at a time. Jobs report through
-// problem; nothing fails the others.
+// problem; nothing fails the others. A panic of one is a panic of the caller,
+// which can be recovered from; in a goroutine of its own it would end the
+// process, and with it the work on other clusters.
 func (x *reading) parallel(jobs []func()) {
 	var g errgroup.Group
 	g.SetLimit(x.want.Parallel)
 	for _, job := range jobs {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer func() {
+				if r := recover(); r != nil {
+					err = fmt.Errorf("%v\n%s", r, debug.Stack())
+				}
+			}()
 			if x.ctx.Err() == nil {
 				job()
 			}
 			return nil
 		})
 	}
-	_ = g.Wait()
+	if err := g.Wait(); err != nil {
+		panic(err)
+	}
 }
 
 // shared reads what concerns the whole cluster.
@@ -131,7 +141,7 @@ func (x *reading) options() {
 		x.problem("datacenter options: %v", err)
 		return
 	}
-	x.snap.Options = Options{TagsCaseSensitive: o.TagCaseSensitive, TagsConfigOrder: o.TagOrdering == "config",
+	x.snap.Options = Options{MACPrefix: o.MACPrefix, TagsCaseSensitive: o.TagCaseSensitive, TagsConfigOrder: o.TagOrdering == "config",
 		UserTagAccess: o.UserTagAccess, RegisteredTags: o.RegisteredTags, AllowedTags: o.AllowedTags}
 }
 

@@ -33,6 +33,9 @@ type Options struct {
 	// Planned hears of the plan before anything is written; an error stops the
 	// cycle there. nil = nobody asks.
 	Planned func(plan.Plan) error
+	// Hold says why an action is not to be tried in this cycle; what needs it
+	// is then deferred. nil = everything is tried.
+	Hold func(plan.Action) error
 	// Previous is the last report of this cluster: objects keep from it when
 	// they last converged. nil = none.
 	Previous *Report
@@ -123,7 +126,7 @@ func (rep *Report) run(ctx context.Context, o Options) error {
 	if opt.MaxDisruptions == 0 {
 		opt.MaxDisruptions = c.Reconcile.MaxDisruptions
 	}
-	res := apply.Run(ctx, client, p, opt)
+	res := applyWith(p, o.Hold, opt, func(p plan.Plan, opt apply.Options) apply.Result { return apply.Run(ctx, client, p, opt) })
 	rep.Result = &res
 	if res.Interrupted {
 		return fmt.Errorf("%s: interrupted: %d of %d actions were not started", o.Cluster, notStarted(res), len(p.Actions))
