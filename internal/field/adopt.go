@@ -132,7 +132,7 @@ func (a *adopter) row(r *Row) {
 			_ = r.read(r.Default) // the row's own default reads back; a law tests it
 		}
 		return
-	case r.NotAdopted:
+	case r.NotAdopted || r.drawn != nil && r.drawn(text, a.g.Env):
 		a.use(r.Key, token)
 		return
 	case r.CreateOnly || r.WriteIfAbsent || r.Name == "":

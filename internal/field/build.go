@@ -121,6 +121,10 @@ func (r *Row) HotplugBy(class string) *Row { r.Hotplug = class; return r }
 // NoAdopt keeps the live value out of adopted manifests, and out of the gaps.
 func (r *Row) NoAdopt() *Row { r.NotAdopted = true; return r }
 
+// NoAdoptWhen keeps such live values out of adopted manifests as drawn tells
+// PVE's own by.
+func (r *Row) NoAdoptWhen(drawn func(text string, env Env) bool) *Row { r.drawn = drawn; return r }
+
 // Root says who may write the field, such as "root@pam only".
 func (r *Row) Root(text string) *Row { r.RootOnly = text; return r }
 

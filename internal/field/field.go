@@ -84,6 +84,9 @@ type Env struct {
 	TagsCaseSensitive bool // datacenter option tag-style case-sensitive (facts.md H)
 	Creating          bool // the object does not exist yet
 	AfterClone        bool // this is the write that follows a clone
+	// MACPrefix is what PVE draws addresses with (datacenter option mac_prefix);
+	// "" = BC:24:11, its own.
+	MACPrefix string
 }
 
 // Impact says what a change of a key does to a running guest.
@@ -148,8 +151,9 @@ type Row struct {
 	NotAdopted    bool   // known to adopt, yet left out of what it writes (a MAC that PVE drew)
 	RootOnly      string // when set: who may write it, such as "root@pam only"; predicted before writing
 
-	merges bool // makes its text out of the live one
-	member bool // owns part of its token beside other rows
+	merges bool                            // makes its text out of the live one
+	member bool                            // owns part of its token beside other rows
+	drawn  func(text string, env Env) bool // values that PVE drew, which are not adopted; nil = none are
 
 	load  func(n *yamldoc.Node) error
 	state func() State

@@ -330,7 +330,7 @@ func (n *CTNIC) shape(i int) *field.Block {
 		field.Var(&n.Tag, "tag", key, "tag", vlanTag,
 			"802.1Q VLAN tag, 1-4094.").On(field.Live),
 		field.Var(&n.HWAddr, "hwaddr", key, "hwaddr", macAddress,
-			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").NoAdopt().On(field.Live),
+			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").NoAdoptWhen(drawnMAC).On(field.Live),
 		field.Var(&n.Rate, "rate-limit", key, "rate", field.Number(0, 1e6),
 			"Bandwidth limit in megabytes per second (PVE's unit, not megabits); fractions allowed.").On(field.Live).Eg("10", "1.5"),
 		field.Var(&n.Firewall, "firewall", key, "firewall", yesNo,

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/wire"
@@ -268,7 +269,7 @@ func (n *NIC) shape(i int) *field.Block {
 		field.Var(&n.Bridge, "bridge", key, "bridge", bridgeName,
 			"Bridge or SDN VNet that the card is plugged into, such as vmbr0.").Req().On(field.Live),
 		field.Var(&n.MAC, "mac", key, "macaddr", macAddress,
-			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").NoAdopt().On(field.Pending).HotplugBy("network"),
+			"Fixed unicast MAC address. Left out PVE draws one and every later write keeps it.").NoAdoptWhen(drawnMAC).On(field.Pending).HotplugBy("network"),
 		field.Var(&n.VLAN, "vlan", key, "tag", vlanTag,
 			"802.1Q VLAN tag, 1-4094.").On(field.Live),
 		field.Var(&n.Rate, "rate-limit", key, "rate", field.Number(0, 1e6),
@@ -284,6 +285,16 @@ func (n *NIC) shape(i int) *field.Block {
 		field.Var(&n.Slot, "slot", "", "", netSlot,
 			"Slot of the card, net0-net31 or the number. Left out it is the position in the list.").Is(field.RoleSlot),
 	)
+}
+
+// drawnMAC reports whether PVE drew an address: it begins with the cluster's
+// prefix. Adopt pins only others, which somebody chose.
+func drawnMAC(text string, env field.Env) bool {
+	prefix := env.MACPrefix
+	if prefix == "" {
+		prefix = "BC:24:11"
+	}
+	return strings.HasPrefix(strings.ToUpper(text), strings.ToUpper(prefix))
 }
 
 // nicModels puts the usual model first.

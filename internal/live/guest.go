@@ -44,7 +44,7 @@ func (x *reading) guest(g *Guest, declared, wantRunning bool) {
 	if g.Pool != "" {
 		g.Config["pool"] = field.Entry{Value: &g.Pool}
 	}
-	g.Env.TagsCaseSensitive = x.snap.Options.TagsCaseSensitive
+	g.Env.TagsCaseSensitive, g.Env.MACPrefix = x.snap.Options.TagsCaseSensitive, x.snap.Options.MACPrefix
 	x.power(g, declared, wantRunning)
 	x.busy(g)
 }

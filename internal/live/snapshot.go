@@ -105,6 +105,7 @@ type Content struct {
 
 // Options are the datacenter options that comparing needs.
 type Options struct {
+	MACPrefix         string // what PVE draws addresses with; "" = its own
 	TagsCaseSensitive bool
 	TagsConfigOrder   bool
 	UserTagAccess     string // free, list, existing or none; "" = free

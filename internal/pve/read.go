@@ -131,7 +131,7 @@ func (r *Reader) Options(ctx context.Context) (Options, error) {
 		return Options{}, err
 	}
 	style, access := x.sub("tag-style"), x.sub("user-tag-access")
-	return Options{TagOrdering: style.str("ordering"), TagCaseSensitive: style.yes("case-sensitive"),
+	return Options{MACPrefix: x.str("mac_prefix"), TagOrdering: style.str("ordering"), TagCaseSensitive: style.yes("case-sensitive"),
 		UserTagAccess: access.str("user-allow"), UserAllowList: access.list("user-allow-list"),
 		RegisteredTags: x.list("registered-tags"), AllowedTags: x.list("allowed-tags"), Raw: x}, nil
 }

@@ -82,6 +82,7 @@ func (r Resource) IsGuest() bool { return r.Type == string(QEMU) || r.Type == st
 // Options is the answer of GET /cluster/options. For a caller without
 // Sys.Audit on / PVE shows less of it.
 type Options struct {
+	MACPrefix        string   // mac_prefix: what PVE draws addresses with; "" is BC:24:11
 	TagOrdering      string   // tag-style ordering: config, or "" for alphabetical
 	TagCaseSensitive bool     // tag-style case-sensitive
 	UserTagAccess    string   // user-tag-access user-allow: free, list, existing, none; "" is free

@@ -17,6 +17,12 @@ import (
 // Load reads one cluster. Every fault of every file is in the error, a
 // yamldoc.Problems; nothing is asked of PVE while there is one.
 func (r *Repo) Load(ctx context.Context, name string) (*Cluster, error) {
+	return r.LoadWith(ctx, name, nil)
+}
+
+// LoadWith is Load as if the composition listed further files, which are paths
+// from the root. Nothing is written.
+func (r *Repo) LoadWith(ctx context.Context, name string, further []string) (*Cluster, error) {
 	if _, err := r.Known([]string{name}); err != nil {
 		return nil, err
 	}
@@ -24,7 +30,7 @@ func (r *Repo) Load(ctx context.Context, name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{view: v, name: name, config: v.configs[name], broken: map[kind.Ref]bool{}}
+	l := &loader{view: v, name: name, further: further, config: v.configs[name], broken: map[kind.Ref]bool{}}
 	l.problems = slices.Clone(l.config.problems)
 	if err := l.read(ctx); err != nil {
 		return nil, err
@@ -50,6 +56,7 @@ func (r *Repo) Load(ctx context.Context, name string) (*Cluster, error) {
 type loader struct {
 	view      *view
 	name      string
+	further   []string // files beside the composition's
 	config    *config
 	files     []listed
 	resources []*kind.Resource
@@ -82,6 +89,14 @@ func (l *loader) read(ctx context.Context) error {
 	files, unread, problems := l.view.composition(l.name)
 	l.unread = map[string]bool{}
 	maps.Copy(l.unread, unread)
+	for _, f := range l.further {
+		k, err := (&composer{view: l.view}).place(f)
+		if err != nil {
+			problems = append(problems, yamldoc.Problem{File: f, Text: err.Error()})
+		} else if !slices.ContainsFunc(files, func(x listed) bool { return x.file == f }) {
+			files = append(files, listed{file: f, kind: k})
+		}
+	}
 	l.files, l.problems = files, append(l.problems, problems...)
 	results := make([]parsedFile, len(files))
 	g, ctx := errgroup.WithContext(ctx)
