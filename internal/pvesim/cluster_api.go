@@ -6,6 +6,13 @@ func clusterRoutes() []route {
 		{"GET", "/cluster/resources", (*World).clusterResources},
 		{"GET", "/cluster/nextid", (*World).nextID},
 		{"GET", "/cluster/tasks", (*World).clusterTasks},
+		{"GET", "/cluster/ha", (*World).haIndex},
+		{"GET", "/cluster/ha/resources", (*World).haList},
+		{"POST", "/cluster/ha/resources", (*World).haCreate},
+		{"GET", "/cluster/ha/resources/{sid}", (*World).haRead},
+		{"PUT", "/cluster/ha/resources/{sid}", (*World).haUpdate},
+		{"DELETE", "/cluster/ha/resources/{sid}", (*World).haDelete},
+		{"GET", "/cluster/ha/status/current", (*World).haStatus},
 		{"GET", "/cluster/options", (*World).clusterOptions},
 		{"PUT", "/cluster/options", (*World).clusterSetOptions},
 	}

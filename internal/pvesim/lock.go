@@ -9,6 +9,8 @@ import (
 const (
 	guestLockWait   = 10 * time.Second
 	storageLockWait = 60 * time.Second
+	// sharedLockWait is for the cluster-wide lock of a shared storage: a few allocations in a row are enough to exceed it.
+	sharedLockWait = 10 * time.Second
 )
 
 // locks holds PVE's lock files: name → who waits. An entry exists while the lock is held.
@@ -57,10 +59,12 @@ func (a *Actor) LockGuest(kind string, vmid int, f func() error) error {
 // LockStorage takes a storage's lock: cluster-wide for a shared storage, else of the actor's node.
 func (a *Actor) LockStorage(s *Storage, f func() error) error {
 	name, text := "storage/"+a.Node+"/"+s.ID, fmt.Sprintf("can't lock file '/var/lock/pve-manager/pve-storage-%s' - got timeout", s.ID)
+	wait := storageLockWait
 	if s.Shared {
+		wait = sharedLockWait
 		name, text = "storage/"+s.ID, fmt.Sprintf("error with cfs lock 'storage-%s': got lock request timeout", s.ID)
 	}
-	return a.Lock(name, storageLockWait, text, f)
+	return a.Lock(name, wait, text, f)
 }
 
 func (a *Actor) acquire(name string, wait time.Duration, text string) error {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // lvmExtent is the size of a physical extent, to which logical volumes are rounded.
@@ -16,7 +17,7 @@ func (a *Actor) allocate(s *Storage, vmid int, content, format, name string, siz
 	var v *Volume
 	err := a.LockStorage(s, func() error {
 		if a.task != nil { // only work of a task is worth a wait
-			if err := a.Work(allocTime); err != nil {
+			if err := a.Work(s.allocTime()); err != nil {
 				return err
 			}
 		}
@@ -32,6 +33,14 @@ func (a *Actor) allocate(s *Storage, vmid int, content, format, name string, siz
 		return err
 	})
 	return v, err
+}
+
+// allocTime is how long it takes to make a volume; the storage is locked meanwhile.
+func (s *Storage) allocTime() time.Duration {
+	if s.Shared {
+		return sharedAllocTime
+	}
+	return allocTime
 }
 
 func (a *Actor) allocateDir(s *Storage, vmid int, content, format, name string, sizeKiB int64) (*Volume, error) {

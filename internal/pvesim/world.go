@@ -62,6 +62,10 @@ type HAResource struct {
 	SID   string
 	State string // started, stopped, ignored, disabled
 	Group string
+	// MaxRestart and MaxRelocate are as set, 0 for PVE's default of one.
+	MaxRestart, MaxRelocate int
+	Comment                 string
+	NoFailback              bool
 }
 
 // Pool is a resource pool. Members are kept even when they exist no more, as PVE keeps them.

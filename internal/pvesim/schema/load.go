@@ -13,10 +13,13 @@ import (
 //go:embed pve.txt
 var source string
 
+//go:embed ha.txt
+var sourceHA string
+
 // load parses the embedded schema once. The text is part of the binary and a
 // test reads it, so a fault in it cannot depend on input.
 var load = sync.OnceValue(func() *tree {
-	t, err := parse(source)
+	t, err := parse(source + sourceHA)
 	if err != nil {
 		panic("embedded PVE schema: " + err.Error())
 	}
