@@ -156,6 +156,9 @@ func (w *World) call(a *Actor, c *call, apiPath string, segments []string, query
 	if perr != nil {
 		return nil, perr
 	}
+	if c.method == http.MethodGet && apiPath == "/" {
+		return rootIndex(), nil
+	}
 	m, vars, ok := schema.Find(c.method, apiPath)
 	if !ok {
 		return nil, noMethod(c.method, apiPath)

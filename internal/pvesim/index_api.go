@@ -65,6 +65,15 @@ func indexRoutes() []route {
 	return out
 }
 
+// rootIndex lists the top of the API, which is no path of the schema's.
+func rootIndex() []map[string]string {
+	var rows []map[string]string
+	for _, n := range []string{"version", "cluster", "nodes", "storage", "access", "pools"} {
+		rows = append(rows, map[string]string{"subdir": n})
+	}
+	return rows
+}
+
 // children are the fixed names right below a path of the schema, in its order.
 func children(path string) []string {
 	var out []string
