@@ -43,7 +43,8 @@ type Guest struct {
 	Pending   Section
 	Delete    map[string]bool
 	Snapshots []*Snapshot
-	// CloudInit is the state that the cloud-init drive was last written with, nil when never.
+	// CloudInit is what the cloud-init drive of a running VM was written with, of the keys that have changed since, and under "added" the
+	// keys that it lacks: the [special:cloudinit] section of the file. nil when the drive is up to date.
 	CloudInit Section
 
 	Running bool

@@ -68,8 +68,11 @@ func (g *Guest) cpus() int {
 }
 
 // memory is in bytes.
-func (g *Guest) memory() int64 {
-	m, _, _ := strings.Cut(strings.TrimPrefix(g.Config["memory"], "current="), ",")
+func (g *Guest) memory() int64 { return memoryOf(g.Config["memory"]) }
+
+// memoryOf is the bytes that a memory value means.
+func memoryOf(value string) int64 {
+	m, _, _ := strings.Cut(strings.TrimPrefix(value, "current="), ",")
 	n, err := strconv.ParseInt(m, 10, 64)
 	if err != nil {
 		n = 512

@@ -79,7 +79,7 @@ func (a *Actor) createDisks(g *Guest, set Section, def string, template bool) (S
 		if err != nil {
 			for _, v := range made {
 				if ferr := a.free(v.ID); ferr != nil {
-					a.Warnf("%s", ferr.Error())
+					a.Logf("%s", ferr.Error())
 				}
 			}
 			return nil, err

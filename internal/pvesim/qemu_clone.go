@@ -191,7 +191,7 @@ func (a *Actor) qemuCloneInto(g, n *Guest, j *cloneJob) error {
 		if err != nil {
 			for _, v := range made {
 				if ferr := a.free(v.ID); ferr != nil {
-					a.Warnf("%s", ferr.Error())
+					a.Logf("%s", ferr.Error())
 				}
 			}
 			return err

@@ -119,7 +119,7 @@ func (w *World) qemuCreate(r *Request) (any, error) {
 		if start {
 			a.Logf("Execute autostart")
 			if err := a.qemuStartGuest(vmid, startOptions{}); err != nil {
-				a.Warnf("%s", err.Error())
+				a.Logf("%s", err.Error())
 			}
 		}
 		return nil
@@ -161,14 +161,13 @@ func (a *Actor) qemuCreatePerms(vmid int, pool, storage string, plain Section) e
 func (a *Actor) qemuFill(g *Guest, set map[string]any, plain Section, pool, storage string) error {
 	w := a.w
 	if t, ok := plain["tags"]; ok {
-		if err := a.tagPerms(g.VMID, "", t); err != nil {
+		if err := w.checkTags(a.Who, g.VMID, "", t); err != nil {
 			return err
 		}
-		plain["tags"] = w.tagText(t)
 	}
 	conf := Section{}
 	for _, k := range plain.Keys() {
-		v, err := w.canonical(k, plain[k])
+		v, err := w.canonical(a.Node, k, plain[k])
 		if err != nil {
 			return err
 		}
@@ -214,7 +213,7 @@ func (a *Actor) qemuFill(g *Guest, set map[string]any, plain Section, pool, stor
 }
 
 // canonical is a value as PVE writes it where it is not as sent: NICs with their MAC, the machine's type first, tags.
-func (w *World) canonical(key, value string) (string, error) {
+func (w *World) canonical(node, key, value string) (string, error) {
 	switch f := family(key); {
 	case f == "net" && f != key:
 		return w.netText(key, value)
@@ -227,7 +226,9 @@ func (w *World) canonical(key, value string) (string, error) {
 			return p.Format.Print(props)
 		}
 	case key == "tags":
-		return w.tagText(value), nil
+		return w.uniqueTags(value), nil
+	case key == "cpuunits" && plainInteger.MatchString(value):
+		return decimal(w.node(node).clampShares(number(value))), nil
 	case key == "vmgenid" && value == "1":
 		return w.uuid(), nil
 	}

@@ -102,7 +102,7 @@ func (a *Actor) qemuFreeVolumes(g *Guest, all bool) error {
 	}
 	for _, volid := range volids {
 		if err := a.free(volid); err != nil {
-			a.Warnf("Could not remove disk '%s', check manually: %s", volid, err.Error())
+			a.Logf("Could not remove disk '%s', check manually: %s", volid, err.Error())
 		}
 	}
 	return nil

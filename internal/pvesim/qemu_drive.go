@@ -177,7 +177,7 @@ func (a *Actor) registerUnused(g *Guest, d *drive) error {
 	case d.cloudinit():
 		g.CloudInit = nil
 		if err := a.free(d.file()); err != nil {
-			a.Warnf("%s", err.Error())
+			a.Logf("%s", err.Error())
 		}
 	case !d.cdrom(false) && a.w.ownerOf(d.file()) == g.VMID:
 		return g.addUnused(d.file())

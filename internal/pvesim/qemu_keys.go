@@ -9,9 +9,6 @@ import (
 	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
-// qemuMinMemory and qemuDefaultMemory are in MiB.
-const qemuDefaultMemory = 512
-
 // qemuConfigMethod is the method whose parameters are the keys of a VM's config.
 func qemuConfigMethod() *schema.Method {
 	return schema.Lookup("PUT", "/nodes/{node}/qemu/{vmid}/config")
@@ -152,30 +149,6 @@ func fileValue(key string, value any) (text string, keep bool, err error) {
 	}
 	return text, true, nil
 }
-
-// tagList cuts tags and makes them what PVE keeps: without doubles, in lower case and sorted, unless the datacenter's tag-style says
-// otherwise (facts.md H).
-func (w *World) tagList(tags string) []string {
-	style := propMap(w.Datacenter["tag-style"])
-	var out []string
-	seen := map[string]bool{}
-	for _, t := range splitList(tags) {
-		if style["case-sensitive"] != "1" {
-			t = strings.ToLower(t)
-		}
-		if !seen[t] {
-			seen[t] = true
-			out = append(out, t)
-		}
-	}
-	if style["ordering"] != "config" {
-		slices.Sort(out)
-	}
-	return out
-}
-
-// tagText is tagList as the config file has it.
-func (w *World) tagText(tags string) string { return strings.Join(w.tagList(tags), ";") }
 
 // propMap reads key=value pairs without a schema.
 func propMap(s string) map[string]string {

@@ -12,7 +12,7 @@ import (
 func (a *Actor) qemuApplyPending(g *Guest, errs map[string]string) error {
 	fail := func(k string, err error) {
 		errs[k] = "unable to apply pending change " + k + " : " + err.Error() + "\n"
-		a.Warnf("%s", strings.TrimSuffix(errs[k], "\n"))
+		a.Logf("%s", strings.TrimSuffix(errs[k], "\n"))
 	}
 	for _, k := range sortedKeys(g.Delete) {
 		if err := a.qemuDropDrive(g, k, g.Delete[k]); err != nil {
@@ -134,6 +134,11 @@ func (a *Actor) qemuHotplug(g *Guest, modified map[string]bool, errs map[string]
 		}
 	}
 	qemuSaved(g)
+	if features["cloudinit"] && len(g.CloudInit) > 0 {
+		if err := a.qemuCloudinitRefresh(g); err != nil {
+			a.Logf("%s", err.Error())
+		}
+	}
 }
 
 // usbHotplug says whether USB devices can be plugged: only guests of a modern system get the controller for it.

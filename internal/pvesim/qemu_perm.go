@@ -1,7 +1,6 @@
 package pvesim
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 
@@ -250,36 +249,4 @@ func (a *Actor) importAccess(vmid int, key, src string) error {
 		}
 	}
 	return a.w.volumeAccess(a.Who, vmid, src, "")
-}
-
-// tagPerms is assert_tag_permissions: tags beyond what datacenter.cfg leaves to everyone need Sys.Modify, to add and to remove.
-func (a *Actor) tagPerms(vmid int, before, after string) error {
-	if err := a.vmPerm(vmid, "", "VM.Config.Options"); err != nil {
-		return err
-	}
-	w := a.w
-	if w.can(a.Who, "/", "Sys.Modify") {
-		return nil
-	}
-	was, is := w.tagList(before), w.tagList(after)
-	access := propMap(w.Datacenter["user-tag-access"])
-	mode := orElse(access["user-allow"], "free")
-	allowed := splitList(access["user-allow-list"])
-	if mode == "existing" {
-		for _, g := range w.guestsOf("", "") {
-			if w.can(a.Who, "/vms/"+decimal(g.VMID), "VM.Audit") {
-				allowed = append(allowed, w.tagList(g.Config["tags"])...)
-			}
-		}
-	}
-	registered := w.tagList(strings.ReplaceAll(w.Datacenter["registered-tags"], ",", ";"))
-	for _, t := range append(slices.Clone(was), is...) {
-		if slices.Contains(was, t) == slices.Contains(is, t) {
-			continue
-		}
-		if slices.Contains(registered, t) || mode == "none" || mode != "free" && !slices.Contains(allowed, t) {
-			return raise(http.StatusForbidden, "Permission check failed (/, Sys.Modify for modifying tag '%s')", t)
-		}
-	}
-	return nil
 }

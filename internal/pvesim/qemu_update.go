@@ -155,7 +155,7 @@ func (a *Actor) qemuUpdatePrepare(u *update) error {
 		if k == "hookscript" && w.volume(a.Node, u.plain[k]) == nil {
 			return paramErr(k, "script '%s' does not exist\n", u.plain[k])
 		}
-		v, err := w.canonical(k, u.plain[k])
+		v, err := w.canonical(a.Node, k, u.plain[k])
 		if err != nil {
 			return err
 		}
@@ -187,6 +187,9 @@ func (a *Actor) qemuUpdateCheck(u *update) (*Guest, error) {
 			return nil, err
 		}
 	}
+	if err := g.balloonFits(u.plain); err != nil {
+		return nil, err
+	}
 	for _, k := range u.revert {
 		if v, ok := g.Config[k]; ok {
 			u.plain[k], u.set[k] = v, v
@@ -195,6 +198,19 @@ func (a *Actor) qemuUpdateCheck(u *update) (*Guest, error) {
 		}
 	}
 	return g, nil
+}
+
+// balloonFits refuses a balloon target above the memory, which only changes check: a create takes any (qc-017).
+func (g *Guest) balloonFits(set Section) error {
+	if set["memory"] == "" && set["balloon"] == "" {
+		return nil
+	}
+	value := func(k string) string { return orElse(orElse(set[k], g.Pending[k]), g.Config[k]) }
+	balloon := Params{"v": value("balloon")}.Int("v", 0)
+	if memory := memoryOf(value("memory")) >> 20; balloon > 0 && int64(balloon) > memory {
+		return die("balloon value too large (must be smaller than assigned memory)")
+	}
+	return nil
 }
 
 // qemuUpdateApply writes the change into the pending section and then applies what can be applied: all of it on a stopped guest, what
@@ -297,7 +313,7 @@ func (a *Actor) qemuRemoveKey(g *Guest, u *update, k string, order *[]string, mo
 			err = a.registerUnused(g, d)
 		}
 	case k == "tags":
-		if err = a.tagPerms(g.VMID, value, ""); err == nil {
+		if err = a.w.checkTags(a.Who, g.VMID, value, ""); err == nil {
 			delete(g.Config, k)
 		}
 	case f == "net" && f != k:
@@ -340,10 +356,10 @@ func (a *Actor) qemuSetKey(g *Guest, u *update, k string, order *[]string, modif
 			return err
 		}
 	case k == "tags":
-		if err := a.tagPerms(g.VMID, g.Config[k], value); err != nil {
+		if err := w.checkTags(a.Who, g.VMID, g.Config[k], value); err != nil {
 			return err
 		}
-		value = w.tagText(value)
+		value = w.uniqueTags(value)
 	case k == "cipassword" && !strings.HasPrefix(g.Config["ostype"], "w"):
 		if !cryptHash.MatchString(value) {
 			value = sha256Crypt(value, cryptSalt(w.draw(8)))

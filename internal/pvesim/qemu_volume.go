@@ -177,7 +177,7 @@ func (a *Actor) qemuMove(g *Guest, d *drive, p Params) error {
 			return err
 		}
 	} else if err := a.free(source); err != nil {
-		a.Warnf("%s", err.Error())
+		a.Logf("%s", err.Error())
 	}
 	qemuSaved(g)
 	return nil
