@@ -207,10 +207,11 @@ func toNode(b *Block, g *Guest) *yamldoc.Node {
 				out.Put(x.Name, v)
 			}
 		case *List:
-			if !x.Present() || x.Len() == 0 {
-				if x.Required {
-					out.Put(x.Name, yamldoc.Strs(nil))
-				}
+			switch present := x.Present(); {
+			case !present && !x.Required:
+				continue
+			case !present || x.Len() == 0: // none, which is not the same as not owned
+				out.Put(x.Name, yamldoc.Strs(nil))
 				continue
 			}
 			list := &yamldoc.Node{Kind: yamldoc.Sequence}
@@ -236,7 +237,7 @@ func toNode(b *Block, g *Guest) *yamldoc.Node {
 
 func rowNode(r *Row, g *Guest) *yamldoc.Node {
 	switch {
-	case r.Secret:
+	case r.Secret && !r.Names:
 		return nil
 	case r.state() == Null || r.state() == Absent && r.NullOK:
 		return &yamldoc.Node{Kind: yamldoc.Null}

@@ -105,6 +105,10 @@ func (r *Row) Fix(todo string) *Row { r.Fixed = todo; return r }
 // Hides marks a secret.
 func (r *Row) Hides() *Row { r.Secret = true; return r }
 
+// HidesWire marks a row whose manifest spelling names entries of the SOPS
+// document: the names may be shown, what they resolve to is a secret.
+func (r *Row) HidesWire() *Row { r.Secret, r.Names = true, true; return r }
+
 // IfAbsent writes the field only where live has none, or right after a clone.
 func (r *Row) IfAbsent() *Row { r.WriteIfAbsent = true; return r }
 

@@ -144,6 +144,7 @@ type Row struct {
 	HasDefault    bool
 	CreateDefault string // wire text sent at create when the field is absent ("" = none)
 	Secret        bool
+	Names         bool   // with Secret: the manifest holds names of secrets, which may be shown
 	WriteIfAbsent bool   // written only when live has none (cipassword)
 	Identity      bool   // cloud-init identity: cleared on clones that do not declare it
 	Impact        Impact // on a running guest, unless Hotplug applies

@@ -91,7 +91,7 @@ func (r *Row) Wanted() (string, bool) {
 // Text is the set value in manifest spelling, for messages; secrets redacted.
 func (r *Row) Text() string {
 	switch n := r.print(); {
-	case r.Secret:
+	case r.Secret && !r.Names:
 		return "(redacted)"
 	case n.Value != "" || len(n.Items) == 0:
 		return n.Value

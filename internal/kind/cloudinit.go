@@ -161,7 +161,7 @@ func (c *CloudInitData) refsRow() *field.Row {
 		return nil, errors.New("live keys do not tell which entries of the SOPS document they are")
 	}
 	return field.Var(&c.SSHKeyRefs, "ssh-key-refs", "sshkeys", "", codec,
-		"Entries "+KeyRefPrefix+"<name> of the cluster's SOPS document that hold the public keys, in order. Not together with ssh-keys.").NoAdopt()
+		"Entries "+KeyRefPrefix+"<name> of the cluster's SOPS document that hold the public keys, in order. Not together with ssh-keys.").NoAdopt().HidesWire()
 }
 
 // refList is a list of dot paths below prefix.

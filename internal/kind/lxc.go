@@ -418,7 +418,7 @@ func (c *LXC) init() *field.Block {
 		field.Var(&in.SSHKeys, "ssh-keys", "ssh-public-keys", "", raw,
 			"Public keys of root, one an item. Not together with ssh-key-refs.").OnlyAtCreate(),
 		field.Var(&in.SSHKeyRefs, "ssh-key-refs", "ssh-public-keys", "", refs,
-			"Entries "+KeyRefPrefix+"<name> of the cluster's SOPS document that hold root's public keys. Not together with ssh-keys.").OnlyAtCreate(),
+			"Entries "+KeyRefPrefix+"<name> of the cluster's SOPS document that hold root's public keys. Not together with ssh-keys.").OnlyAtCreate().HidesWire(),
 		field.Var(&in.PasswordRef, "password-ref", "password", "", pass,
 			"Entry "+PasswordRefPrefix+"<name> of the cluster's SOPS document that holds root's password.").Hides().OnlyAtCreate(),
 	)
