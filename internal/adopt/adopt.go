@@ -118,7 +118,7 @@ func Read(ctx context.Context, r *pve.Reader, want live.Want, sel Selector) (*li
 			online[row.Node] = row.Status != "offline" && slices.Contains(want.Nodes, row.Node)
 		}
 	}
-	want.All, want.Tag, want.Guests = sel.Empty(), "", map[int]live.Declared{}
+	want.All, want.RawLines, want.Tag, want.Guests = sel.Empty(), true, "", map[int]live.Declared{}
 	want.Stores = map[live.Store][]string{}
 	shared := map[string]bool{}
 	for _, row := range rows { // sorted by id, so that a shared storage is read on its first node

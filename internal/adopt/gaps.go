@@ -89,6 +89,7 @@ func (x *adopting) gap(r *field.Row, text, why string) {
 // gaps gives every gap its reason and adds raw lines.
 func (x *adopting) gaps() {
 	families := familiesOf(x.out.Kind)
+	x.out.Gaps = slices.DeleteFunc(x.out.Gaps, func(g field.Gap) bool { return g.Key == "template" }) // the kind says it
 	for i := range x.out.Gaps {
 		g := &x.out.Gaps[i]
 		key, _, token := strings.Cut(g.Key, ".")
@@ -113,15 +114,15 @@ func (x *adopting) gaps() {
 	slices.SortStableFunc(x.out.Gaps, func(a, b field.Gap) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// familiesOf are the key families that fields of a kind own.
+// familiesOf are the key families that lists of a kind own.
 func familiesOf(k *kind.Kind) map[string]bool {
-	b := field.Specimen(func() *field.Block { return k.New().Shape(nil) })
+	spec := k.New()
+	b := field.Specimen(func() *field.Block { return spec.Shape(nil) })
 	out := map[string]bool{}
 	for _, r := range field.Rows(b) {
-		out[wire.KeyClass(r.Key)] = true
-	}
-	for _, v := range field.Volumes(b) {
-		out[wire.KeyClass(v.Key)] = true
+		if strings.Contains(r.Path, "[") {
+			out[wire.KeyClass(r.Key)] = true
+		}
 	}
 	if out["scsi"] { // a disk may stand on any bus
 		out["virtio"], out["sata"], out["ide"] = true, true, true
@@ -134,7 +135,7 @@ func familiesOf(k *kind.Kind) map[string]bool {
 func own(key string) bool {
 	switch key {
 	case "meta", "vmgenid", "smbios1", "smbios1.uuid", "digest", "lock", "parent", "snaptime", "snapstate",
-		"runningmachine", "runningcpu", "running-nets-host-mtu", "vmstate", "template":
+		"runningmachine", "runningcpu", "running-nets-host-mtu", "vmstate":
 		return true
 	}
 	return strings.HasPrefix(key, "meta.") || wire.KeyClass(key) == "unused" && key != "unused"

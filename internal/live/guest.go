@@ -34,7 +34,11 @@ func ReadGuest(ctx context.Context, r *pve.Reader, node, guestType string, vmid 
 
 // guest reads one guest of the listing.
 func (x *reading) guest(g *Guest, declared, wantRunning bool) {
-	cfg, err := x.r.Pending(x.ctx, g.Node, pve.GuestType(g.Type), g.VMID)
+	read := x.r.Pending
+	if g.LXC && x.want.RawLines {
+		read = x.r.Config
+	}
+	cfg, err := read(x.ctx, g.Node, pve.GuestType(g.Type), g.VMID)
 	if err != nil {
 		g.Unknown = whyUnread(g, err)
 		x.problem("guest %d: %s", g.VMID, g.Unknown)

@@ -23,6 +23,9 @@ type Want struct {
 	Stores  map[Store][]string // where artifacts belong, with their content types
 	Tag     string             // guests with this tag are read too
 	All     bool               // read every guest on the allowed nodes (adopt)
+	// RawLines reads containers through GET …/config, which has their raw lxc
+	// lines and hides what is pending; GET …/pending is the other way round.
+	RawLines bool
 	// Parallel bounds the requests under way [8].
 	Parallel int
 	Identity string // who asks, for messages

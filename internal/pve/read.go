@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -178,6 +179,28 @@ func (r *Reader) Pending(ctx context.Context, node string, t GuestType, vmid int
 		c.Entries = append(c.Entries, e)
 	}
 	slices.SortStableFunc(c.Entries, func(a, b PendingEntry) int { return strings.Compare(a.Key, b.Key) })
+	return c, nil
+}
+
+// Config reads a guest's config as it will be once what is pending has come
+// into effect, with what Pending leaves out: a container's raw lxc lines.
+func (r *Reader) Config(ctx context.Context, node string, t GuestType, vmid int) (GuestConfig, error) {
+	x, err := r.row(ctx, guestPath(node, t, vmid, "config"), nil)
+	if err != nil {
+		return GuestConfig{}, err
+	}
+	c := GuestConfig{Digest: x.str("digest")}
+	for _, key := range slices.Sorted(maps.Keys(x)) {
+		e := PendingEntry{Key: key}
+		if s, ok := scalar(x[key]); ok {
+			e.Value = &s
+		} else if v := x[key]; len(v) > 0 && string(v) != "null" {
+			e.Raw = v
+		}
+		if key != "digest" {
+			c.Entries = append(c.Entries, e)
+		}
+	}
 	return c, nil
 }
 
