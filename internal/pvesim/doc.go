@@ -26,6 +26,7 @@
 //	faults.go, requestlog.go      faults on purpose; the log of calls
 //	auth_*.go                     tickets, tokens, privileges, the schema's permission rules
 //	access_*.go, pool_*.go        users, groups, roles, ACLs; pools
+//	index_api.go                  lists of what lies below a path
 //	cluster_*.go                  /cluster: status, resources, nextid, options
 //	qemu_*.go, lxc_*.go           VMs; containers
 //

@@ -6,8 +6,8 @@ import (
 	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
-// indexes are the calls that list what lies below a path. PVE writes most of these lists by hand, in an order of their own; those that
-// name all that the schema has below the path are given as "".
+// indexes are the calls that list what lies below a path and do nothing else; those of guests and nodes are beside their other calls.
+// PVE writes most of these lists by hand, in an order of their own; those that name all that the schema has below the path are "".
 func indexes() []struct{ path, attr, names string } {
 	return []struct{ path, attr, names string }{
 		{"/access", "subdir", "users groups roles acl domains openid tfa ticket password"},
@@ -16,29 +16,11 @@ func indexes() []struct{ path, attr, names string } {
 			"/cluster", "name", "acme backup backup-info bulk-action ceph config firewall ha jobs log mapping metrics nextid notifications options replication " +
 				"resources sdn status tasks",
 		},
-		{"/cluster/mapping", "name", ""},
-		{
-			"/nodes/{node}", "name", "aplinfo apt capabilities ceph certificates config disks dns firewall hardware hosts journal lxc migrateall netstat " +
-				"network qemu query-url-metadata replication report rrd rrddata scan sdn services spiceshell startall status stopall storage subscription " +
-				"suspendall syslog tasks termproxy time version vncshell vzdump",
-		},
 		{"/nodes/{node}/capabilities", "name", ""},
 		{"/nodes/{node}/tasks/{upid}", "name", "log status"},
-		{
-			"/nodes/{node}/qemu/{vmid}", "subdir", "config cloudinit pending status unlink vncproxy termproxy migrate resize move rrd rrddata monitor agent snapshot " +
-				"spiceproxy sendkey firewall mtunnel remote_migrate",
-		},
 		{"/nodes/{node}/qemu/{vmid}/agent", "name", ""},
 		{"/nodes/{node}/qemu/{vmid}/firewall", "name", ""},
-		{"/nodes/{node}/qemu/{vmid}/snapshot/{snapname}", "cmd", "rollback config"},
-		{"/nodes/{node}/qemu/{vmid}/status", "subdir", "current start stop reset shutdown suspend reboot"},
-		{
-			"/nodes/{node}/lxc/{vmid}", "subdir", "config pending status vncproxy termproxy vncwebsocket spiceproxy migrate clone rrd rrddata firewall snapshot resize " +
-				"interfaces",
-		},
 		{"/nodes/{node}/lxc/{vmid}/firewall", "name", ""},
-		{"/nodes/{node}/lxc/{vmid}/snapshot/{snapname}", "cmd", "rollback config"},
-		{"/nodes/{node}/lxc/{vmid}/status", "subdir", "current start stop shutdown migrate"},
 	}
 }
 
@@ -53,14 +35,7 @@ func indexRoutes() []route {
 		for _, n := range names {
 			rows = append(rows, map[string]string{x.attr: n})
 		}
-		out = append(out, route{"GET", x.path, func(w *World, r *Request) (any, error) {
-			if parts := splitPath(r.M.Path); len(parts) == 5 && parts[4] == "status" { // these look into the config first
-				if _, err := w.guest(parts[2], r.Node, r.VMID); err != nil {
-					return nil, err
-				}
-			}
-			return rows, nil
-		}})
+		out = append(out, route{"GET", x.path, func(*World, *Request) (any, error) { return rows, nil }})
 	}
 	return out
 }

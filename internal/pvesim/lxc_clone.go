@@ -194,7 +194,7 @@ func (a *Actor) cloneStart(c *ctClone, conf Section) {
 			return die("clone failed: Configuration file '%s' does not exist", configFile(kindLXC, a.Node, c.to))
 		}
 		if err != nil {
-			a.removeGuest(g)
+			delete(w.Guests, c.to)
 			return wrap("clone failed: ", err)
 		}
 		g.Config = conf

@@ -166,7 +166,7 @@ func (a *Actor) ctStorage(id string) error {
 // ctCreate is the worker. Whatever it made goes again when it fails.
 func (a *Actor) ctCreate(c *ctCreate, g *Guest) error {
 	if err := a.ctFill(c, g); err != nil {
-		a.removeGuest(g)
+		delete(a.w.Guests, g.VMID) // the config alone: ACL entries for the id stay, as they do for VMs (au-316)
 		what := "create"
 		if c.restore {
 			what = "restore"

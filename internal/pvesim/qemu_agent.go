@@ -4,6 +4,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
 func agentRoutes() []route {
@@ -11,7 +13,9 @@ func agentRoutes() []route {
 	for _, c := range strings.Fields("ping info get-osinfo get-host-name get-time get-timezone get-users get-vcpus get-fsinfo network-get-interfaces " +
 		"get-memory-blocks get-memory-block-info fsfreeze-status fsfreeze-freeze fsfreeze-thaw fstrim suspend-disk suspend-ram suspend-hybrid shutdown") {
 		for _, m := range []string{"GET", "POST"} {
-			out = append(out, route{m, "/nodes/{node}/qemu/{vmid}/agent/" + c, (*World).qemuAgent})
+			if path := "/nodes/{node}/qemu/{vmid}/agent/" + c; schema.Lookup(m, path) != nil {
+				out = append(out, route{m, path, (*World).qemuAgent})
+			}
 		}
 	}
 	return append(out, route{"POST", "/nodes/{node}/qemu/{vmid}/agent", (*World).qemuAgent})
