@@ -124,13 +124,25 @@ func (s *Store) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := Snapshot{Process: s.process, Repo: s.repo, Agents: slices.Clone(s.agents), Stopping: s.stopping, Version: s.version}
+	owners := map[string]string{}
+	for _, a := range s.agents {
+		for _, c := range a.Clusters {
+			owners[c] = a.Name
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.clusters)) {
-		out.Clusters = append(out.Clusters, s.clusters[name])
+		c := s.clusters[name]
+		if c.Owner = owners[name]; c.Mine {
+			c.Owner = s.process.Agent
+		}
+		out.Clusters = append(out.Clusters, c)
 	}
 	if len(out.Agents) == 0 {
 		self := Agent{Name: s.process.Agent, Started: s.process.Start, Self: true}
 		for _, c := range out.Clusters {
-			self.Clusters = append(self.Clusters, c.Cluster)
+			if c.Mine {
+				self.Clusters = append(self.Clusters, c.Cluster)
+			}
 		}
 		out.Agents = []Agent{self}
 	}
@@ -210,3 +222,6 @@ func (sub *Subscription) Close() {
 	defer sub.store.mu.Unlock()
 	delete(sub.store.subs, sub)
 }
+
+// unread reports whether nothing is known yet.
+func (r Repository) unread() bool { return r.Source == "" && r.Err == nil }

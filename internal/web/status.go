@@ -1,0 +1,194 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/proxops/proxops/internal/reconcile"
+	"github.com/proxops/proxops/internal/show"
+)
+
+// Status is the document at /status. With several clusters last_cycle sums
+// them up, and clusters has each one's own.
+type Status struct {
+	ProcessStart time.Time `json:"process_start"`
+	Version      string    `json:"version"`
+	Agent        string    `json:"agent"`
+	// LastCycle sums up the last cycles of the clusters of this agent: figures
+	// are added; started_at is the earliest and finished_at the latest; commit
+	// is that of the cluster that finished last; desired_stale and aborted hold
+	// if they hold for one, read_only if it holds for all; abort_reason names
+	// each cluster. null before the first cycle has ended.
+	LastCycle  *CycleStatus    `json:"last_cycle"`
+	Clusters   []ClusterStatus `json:"clusters"`
+	Objects    []ObjectStatus  `json:"objects"`
+	Agents     []Agent         `json:"agents"`
+	Repository RepoStatus      `json:"repository"`
+}
+
+// RepoStatus is the state of the desired side.
+type RepoStatus struct {
+	Source string     `json:"source"`
+	Commit string     `json:"commit"`
+	Stale  bool       `json:"stale"`
+	Since  *time.Time `json:"stale_since"`
+	Error  string     `json:"error"`
+}
+
+// CycleStatus is a cycle's figures.
+type CycleStatus struct {
+	Commit        string    `json:"commit"`
+	StartedAt     time.Time `json:"started_at"`
+	FinishedAt    time.Time `json:"finished_at"`
+	Objects       int       `json:"objects"`
+	ActionsOK     int       `json:"actions_ok"`
+	ActionsError  int       `json:"actions_error"`
+	Pruned        int       `json:"pruned"`
+	PruneDeferred int       `json:"prune_deferred"`
+	Skipped       int       `json:"skipped"`
+	Anomalies     int       `json:"anomalies"`
+	DesiredStale  bool      `json:"desired_stale"`
+	ReadOnly      bool      `json:"read_only"`
+	Aborted       bool      `json:"aborted"`
+	AbortReason   string    `json:"abort_reason"`
+}
+
+// ClusterStatus is one cluster and its loop.
+type ClusterStatus struct {
+	Name      string       `json:"name"`
+	State     string       `json:"state"` // in words, as in the table of proxops status
+	Owner     string       `json:"owner"` // the agent that reconciles it
+	Mine      bool         `json:"mine"`
+	Running   bool         `json:"running"`
+	NextCycle *time.Time   `json:"next_cycle_at"`
+	Failures  int          `json:"failures"` // cycles in a row that broke off
+	Cycles    int64        `json:"cycles"`
+	LastCycle *CycleStatus `json:"last_cycle"`
+}
+
+// ObjectStatus is one object.
+type ObjectStatus struct {
+	Cluster         string     `json:"cluster"`
+	Kind            string     `json:"kind"`
+	Name            string     `json:"name"`
+	Node            string     `json:"node"`
+	ID              string     `json:"id"`
+	State           string     `json:"state"`
+	Why             string     `json:"why"`
+	LastAction      string     `json:"last_action"`
+	LastError       string     `json:"last_error"`
+	LastConvergedAt *time.Time `json:"last_converged_at"`
+	PruneReason     string     `json:"prune_reason"`
+	UpdatedAt       *time.Time `json:"updated_at"`
+}
+
+// StatusOf makes the document of a snapshot. What another agent reconciles is
+// listed without figures: that agent has them.
+func StatusOf(s Snapshot) Status {
+	out := Status{ProcessStart: s.Process.Start.UTC(), Version: s.Process.Version, Agent: s.Process.Agent, Agents: s.Agents,
+		Clusters: []ClusterStatus{}, Objects: []ObjectStatus{},
+		Repository: RepoStatus{Source: s.Repo.Source, Commit: s.Repo.Commit, Stale: s.Repo.Stale, Since: when(s.Repo.Since)}}
+	if s.Repo.Err != nil {
+		out.Repository.Error = s.Repo.Err.Error()
+	}
+	allReadOnly := true
+	for _, c := range s.Clusters {
+		cs := ClusterStatus{Name: c.Cluster, Owner: c.Owner, Mine: c.Mine, Running: c.Running, NextCycle: when(c.Next), Failures: c.Failures, Cycles: c.Cycles}
+		if c.Report != nil && c.Mine {
+			cs.State = show.ClusterState(*c.Report)
+			cycle := cycleOf(c.Report)
+			cs.LastCycle = &cycle
+			out.LastCycle = sum(out.LastCycle, c.Cluster, cycle)
+			allReadOnly = allReadOnly && cycle.ReadOnly
+			out.Objects = append(out.Objects, objects(c)...)
+		}
+		out.Clusters = append(out.Clusters, cs)
+	}
+	if out.LastCycle != nil {
+		out.LastCycle.ReadOnly = allReadOnly
+	}
+	return out
+}
+
+func cycleOf(r *reconcile.Report) CycleStatus {
+	n := r.Counts()
+	c := CycleStatus{Commit: r.Commit, StartedAt: r.Started.UTC(), FinishedAt: r.Finished.UTC(), Objects: n.Objects, ActionsOK: n.ActionsOK,
+		ActionsError: n.ActionsError, Pruned: n.Pruned, PruneDeferred: n.PruneDeferred, Skipped: n.Skipped, Anomalies: n.Anomalies,
+		DesiredStale: r.Stale, ReadOnly: r.ReadOnly}
+	if r.Abort != nil {
+		c.Aborted, c.AbortReason = true, r.Abort.Error()
+	}
+	return c
+}
+
+func sum(total *CycleStatus, cluster string, c CycleStatus) *CycleStatus {
+	reason := ""
+	if c.Aborted {
+		reason = c.AbortReason
+		if !strings.HasPrefix(reason, cluster+": ") {
+			reason = cluster + ": " + reason
+		}
+	}
+	if total == nil {
+		c.AbortReason = reason
+		return &c
+	}
+	t := *total
+	if c.FinishedAt.After(t.FinishedAt) {
+		t.FinishedAt, t.Commit = c.FinishedAt, c.Commit
+	}
+	if c.StartedAt.Before(t.StartedAt) {
+		t.StartedAt = c.StartedAt
+	}
+	t.Objects += c.Objects
+	t.ActionsOK += c.ActionsOK
+	t.ActionsError += c.ActionsError
+	t.Pruned += c.Pruned
+	t.PruneDeferred += c.PruneDeferred
+	t.Skipped += c.Skipped
+	t.Anomalies += c.Anomalies
+	t.DesiredStale = t.DesiredStale || c.DesiredStale
+	t.Aborted = t.Aborted || c.Aborted
+	if reason != "" {
+		t.AbortReason = strings.TrimPrefix(t.AbortReason+"; "+reason, "; ")
+	}
+	return &t
+}
+
+// objects are a cluster's objects; those with an action under way say so.
+func objects(c reconcile.Standing) []ObjectStatus {
+	var out []ObjectStatus
+	for _, o := range c.Report.Objects {
+		s := ObjectStatus{Cluster: c.Cluster, Kind: o.Kind, Name: o.Name, Node: o.Node, ID: o.ID, State: string(o.State), Why: o.Why,
+			LastAction: string(o.LastAction), LastError: o.LastError, LastConvergedAt: when(o.Converged), PruneReason: o.PruneReason, UpdatedAt: when(o.Updated)}
+		for _, a := range c.Active {
+			if a.Action.Ref.Kind == o.Kind && a.Action.Ref.Name == o.Name && cmp.Or(a.Action.ID, o.ID) == o.ID {
+				s.State, s.LastAction, s.Why = "in_progress", string(a.Action.Verb), a.Action.Why
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// when is a time for JSON: UTC, and null for the zero time.
+func when(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(StatusOf(s.store.Snapshot())); err != nil {
+		s.cfg.Log.Debug("answering /status", "err", fmt.Sprint(err))
+	}
+}
