@@ -9,6 +9,7 @@ func (a *app) commands() []*cobra.Command {
 		a.applyCmd(),
 		a.statusCmd(),
 		a.validateCmd(),
+		a.adoptCmd(),
 		a.demoCmd(),
 		a.labCmd(),
 		a.versionCmd(),

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -120,9 +121,13 @@ func copyExample(to string, adapt func(string) string) error {
 	})
 }
 
-// commitAll makes a git repository of a folder, with one commit of all files.
+// commitAll commits all files of a folder; where it is no git repository yet,
+// it becomes one.
 func commitAll(dir, message string) error {
-	r, err := git.PlainInitWithOptions(dir, &git.PlainInitOptions{InitOptions: git.InitOptions{DefaultBranch: plumbing.NewBranchReferenceName("main")}})
+	r, err := git.PlainOpen(dir)
+	if errors.Is(err, git.ErrRepositoryNotExists) {
+		r, err = git.PlainInitWithOptions(dir, &git.PlainInitOptions{InitOptions: git.InitOptions{DefaultBranch: plumbing.NewBranchReferenceName("main")}})
+	}
 	if err != nil {
 		return fmt.Errorf("%s: git: %w", dir, err)
 	}
@@ -130,7 +135,7 @@ func commitAll(dir, message string) error {
 	if err != nil {
 		return fmt.Errorf("%s: git: %w", dir, err)
 	}
-	if err := w.AddGlob("."); err != nil {
+	if err := w.AddWithOptions(&git.AddOptions{All: true}); err != nil {
 		return fmt.Errorf("%s: git: %w", dir, err)
 	}
 	who := &object.Signature{Name: "ProxOps demo", Email: "demo@example.com", When: time.Now()}

@@ -231,6 +231,11 @@ func inPlace(cfg pve.GuestConfig, step plan.UpdateStep) bool {
 			}
 		}
 	}
+	for _, key := range step.Revert {
+		if e, ok := cfg.Get(key); ok && e.IsPending() {
+			return false
+		}
+	}
 	return true
 }
 

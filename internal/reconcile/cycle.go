@@ -151,6 +151,10 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
+	if snap.Perms != nil && len(snap.Perms) == 0 && !snap.RootTicket {
+		return plan.Plan{}, nil, fmt.Errorf("%s: %s has no right at all in PVE, so that everything looks absent: grant it a role (proxops doctor --cluster %s prints the lines); a token with privilege separation has only what it and its user both have",
+			c.Name, Want(c).Identity, c.Name)
+	}
 	pol := plan.PolicyOf(c.Reconcile)
 	pol.WindowOpen = windowOpen(c.Reconcile.RestartWindow, time.Now())
 	if ids := plan.Candidates(c, snap); len(ids) > 0 {

@@ -65,7 +65,7 @@ func action(w io.Writer, st Style, a plan.Action) {
 	if a.Why != "" {
 		line += st.dim("  (" + Clean(a.Why) + ")")
 	}
-	if a.Power != field.None {
+	if a.Power != field.None && a.Verb != plan.Stop && a.Verb != plan.Delete {
 		line += "  " + power(st, a.Power)
 	}
 	fmt.Fprintln(w, line)
@@ -312,7 +312,7 @@ func Status(w io.Writer, st Style, reports []reconcile.Report) {
 		if r.Abort != nil {
 			fmt.Fprintln(w)
 			for _, l := range strings.Split(r.Abort.Error(), "\n") {
-				fmt.Fprintf(w, "%s%s: %s\n", st.bad("error: "), r.Cluster, Clean(l))
+				fmt.Fprintf(w, "%s%s: %s\n", st.bad("error: "), r.Cluster, Clean(strings.TrimPrefix(l, r.Cluster+": ")))
 			}
 		}
 	}
