@@ -41,6 +41,9 @@ type Options struct {
 type Item struct {
 	Path string `json:"path"` // in the spec; "" = the manifest as a whole
 	Text string `json:"text"`
+	// Unknown says that PVE does not report the field: nothing is wrong while
+	// the object lives.
+	Unknown bool `json:"unknown"`
 	// anyText lets every anomaly at Path count as this item.
 	anyText bool
 }
@@ -90,6 +93,7 @@ type Result struct {
 	Sentinel  []int // guests whose public keys stand in no secrets file
 	Elsewhere int   // guests on nodes that are not on the allow-list
 	Reads     int64 // GETs
+	Complete  bool  // false when something that should have been read was not
 }
 
 // Contents are the content types of the kinds that are files.
@@ -148,7 +152,7 @@ func Make(s *live.Snapshot, o Options) Result {
 	if o.Known == nil {
 		o.Known = &Known{}
 	}
-	m := &maker{s: s, o: o, out: Result{Cluster: o.Cluster, Reads: s.Calls}, files: map[string]*group{}}
+	m := &maker{s: s, o: o, out: Result{Cluster: o.Cluster, Reads: s.Calls, Complete: s.Complete}, files: map[string]*group{}}
 	m.artifacts()
 	m.guests()
 	m.unread()

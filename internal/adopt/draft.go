@@ -88,7 +88,7 @@ func (d *draft) unknowns(b *field.Block, guess func(r *field.Row) string, m *Man
 			text += "; " + g
 		}
 		n.Comment = "INCOMPLETE: " + text
-		m.Incomplete = append(m.Incomplete, Item{Path: r.Path, Text: text})
+		m.Incomplete = append(m.Incomplete, Item{Path: r.Path, Text: text, Unknown: true})
 	}
 }
 

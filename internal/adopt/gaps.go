@@ -22,6 +22,7 @@ type Group struct {
 	Count  int      `json:"count"`
 	Guests []int    `json:"guests"`
 	Reason string   `json:"reason"` // why it has no place in the manifest
+	Own    bool     `json:"own"`    // PVE keeps it by itself: there is nothing to declare
 	Values []string `json:"values"` // the different values, at most 5; secrets redacted
 }
 
@@ -44,7 +45,7 @@ func groups(all []Manifest) []Group {
 		for _, gap := range m.Gaps {
 			g := byKey[gap.Key]
 			if g == nil {
-				g = &Group{Key: gap.Key}
+				g = &Group{Key: gap.Key, Own: own(gap.Key)}
 				byKey[gap.Key], sets[gap.Key] = g, set{map[string]bool{}, map[string]bool{}}
 			}
 			if !slices.Contains(g.Guests, m.VMID) {
