@@ -8,6 +8,8 @@ func (a *app) commands() []*cobra.Command {
 		a.diffCmd(),
 		a.applyCmd(),
 		a.statusCmd(),
+		a.runCmd(),
+		a.historyCmd(),
 		a.validateCmd(),
 		a.adoptCmd(),
 		a.demoCmd(),
