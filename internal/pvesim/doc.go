@@ -28,7 +28,11 @@
 //	access_*.go, pool_*.go        users, groups, roles, ACLs; pools
 //	index_api.go                  lists of what lies below a path
 //	cluster_*.go                  /cluster: status, resources, nextid, options
-//	qemu_*.go, lxc_*.go           VMs; containers
+//	qemu_create.go, qemu_alloc.go VMs: making them, and the volumes of their drives
+//	qemu_update.go, qemu_pending.go   changes of a config: checks, the pending section, what hotplugs
+//	qemu_keys.go, qemu_drive.go, qemu_perm.go   keys and what they need; drives and unused volumes; rights
+//	qemu_*.go                     everything else of VMs, by the name of the call; qemu_mapping.go holds resource mappings
+//	lxc_*.go                      containers
 //
 // # Conventions
 //

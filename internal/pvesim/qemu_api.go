@@ -1,6 +1,9 @@
 package pvesim
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 func qemuRoutes() []route {
 	const vm = "/nodes/{node}/qemu/{vmid}"
@@ -41,6 +44,7 @@ func qemuRoutes() []route {
 		{"PUT", vm + "/snapshot/{snapname}/config", (*World).qemuSnapshotSet},
 		{"POST", vm + "/snapshot/{snapname}/rollback", (*World).qemuRollback},
 		{"POST", vm + "/monitor", (*World).qemuMonitor},
+		{"PUT", vm + "/sendkey", (*World).qemuSendKey},
 	}, agentRoutes())
 }
 
@@ -54,9 +58,26 @@ func (w *World) qemuList(r *Request) (any, error) {
 		if r.P.Bool("full") {
 			row["qmpstatus"] = g.qmpStatus()
 		}
+		g.serialFigure(row)
 		out = append(out, row)
 	}
 	return out, nil
+}
+
+// serialFigure says that a VM has a serial port, for consoles.
+func (g *Guest) serialFigure(row map[string]any) {
+	for i := range 4 {
+		if g.Config["serial"+decimal(i)] != "" {
+			row["serial"] = 1
+		}
+	}
+}
+
+func (w *World) qemuSendKey(r *Request) (any, error) {
+	if err := r.rootOnly("skiplock"); err != nil {
+		return nil, err
+	}
+	return nil, r.running()
 }
 
 func (w *World) qemuIndex(*Request) (any, error) {
@@ -92,6 +113,10 @@ func (w *World) qemuCurrent(r *Request) (any, error) {
 	row["ha"] = ha
 	if agentEnabled(g.Config) {
 		row["agent"] = 1
+	}
+	g.serialFigure(row)
+	if vga := strings.TrimPrefix(g.Config["vga"], "type="); strings.HasPrefix(vga, "qxl") || strings.HasPrefix(vga, "virtio") {
+		row["spice"] = 1
 	}
 	if g.Running {
 		row["running-machine"], row["running-qemu"] = g.RunningMachine, qemuVersion

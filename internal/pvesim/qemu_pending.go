@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -86,7 +87,7 @@ func (a *Actor) qemuHotplug(g *Guest, modified map[string]bool, errs map[string]
 	}
 	features := hotplugFeatures(g.Config)
 	note := func(k string, err error) {
-		if _, skip := err.(skipped); !skip {
+		if !errors.Is(err, skipped{}) {
 			errs[k] = "hotplug problem - " + err.Error() + "\n"
 		}
 	}

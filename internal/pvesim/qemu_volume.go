@@ -171,7 +171,9 @@ func (a *Actor) qemuMove(g *Guest, d *drive, p Params) error {
 	}
 	d.props["file"] = v.ID
 	d.setSize(v.Size)
-	g.Config[d.key] = d.text()
+	if g.Config[d.key] = d.text(); family(d.key) == "unused" {
+		g.Config[d.key] = v.ID
+	}
 	if !p.Bool("delete") {
 		if err := g.addUnused(source); err != nil {
 			return err
