@@ -34,7 +34,7 @@ type confReader struct {
 	section Section
 	snap    *Snapshot
 	pending bool
-	// skip is set in sections whose keys are kept as they are.
+	// verbatim is set in sections whose keys are kept as they are.
 	verbatim bool
 	text     strings.Builder
 	hasText  bool

@@ -18,8 +18,8 @@ func (w *World) guestFigures(g *Guest) map[string]any {
 		row["memhost"] = 0
 	} else {
 		row["type"], row["swap"], row["maxswap"], row["diskread"], row["diskwrite"] = kindLXC, 0, int64(g.number("swap", 512))<<20, 0, 0
-		if g.Config["cores"] == "" { // a container without a limit has all of its node
-			row["cpus"] = w.node(g.Node).CPUs
+		if n := w.node(g.Node); n != nil && g.Config["cores"] == "" { // a container without a limit has all of its node
+			row["cpus"] = n.CPUs
 		}
 	}
 	if g.Running {

@@ -24,6 +24,8 @@ func lxcRoutes() []route {
 		{"POST", ct + "/status/stop", (*World).lxcStop},
 		{"POST", ct + "/status/shutdown", (*World).lxcShutdown},
 		{"POST", ct + "/status/reboot", (*World).lxcReboot},
+		{"POST", ct + "/status/suspend", (*World).lxcSuspend},
+		{"POST", ct + "/status/resume", (*World).lxcResume},
 		{"PUT", ct + "/resize", (*World).lxcResize},
 		{"POST", ct + "/move_volume", (*World).lxcMoveVolume},
 		{"POST", ct + "/clone", (*World).lxcClone},

@@ -21,7 +21,6 @@ type ctCreate struct {
 	pool    string
 	start   bool
 	ha      bool
-	// given are the keys that the template does not decide.
 	restore bool
 }
 

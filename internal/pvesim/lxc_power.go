@@ -12,8 +12,7 @@ func (w *World) ctRunning(r *Request) bool {
 	return err == nil && g.Running
 }
 
-// ctPower is what start, stop, shutdown and reboot have in common: a running container is refused or wanted at once, one under HA is
-// left to the HA manager, all else is the worker's.
+// lxcStart refuses a running container at once, leaves one under HA to the HA manager, and starts all others in a task.
 func (w *World) lxcStart(r *Request) (any, error) {
 	if r.P.Bool("skiplock") && !r.Who.RootTicket() {
 		return nil, paramErr("skiplock", "Only root may use this option.")
@@ -165,6 +164,31 @@ func (w *World) lxcReboot(r *Request) (any, error) {
 			return a.ctStartLocked(vmid, false)
 		})
 	}), nil
+}
+
+// lxcSuspend and lxcResume are experiments of PVE's that need a checkpoint tool that it does not bring along: their tasks fail.
+func (w *World) lxcSuspend(r *Request) (any, error) {
+	if !w.ctRunning(r) {
+		return nil, die("CT %d not running", r.VMID)
+	}
+	return r.checkpoint("vzsuspend"), nil
+}
+
+func (w *World) lxcResume(r *Request) (any, error) {
+	if w.ctRunning(r) {
+		return nil, die("CT %d already running", r.VMID)
+	}
+	return r.checkpoint("vzresume"), nil
+}
+
+func (r *Request) checkpoint(kind string) string {
+	vmid := r.VMID
+	return r.spawn(kind, decimal(vmid), func(a *Actor) error {
+		if _, err := a.w.guest(kindLXC, a.Node, vmid); err != nil {
+			return err
+		}
+		return die("command 'lxc-checkpoint -n %d -s -D /var/lib/vz/dump' failed: exit code 1", vmid)
+	})
 }
 
 // lxcDestroy removes a container: protection, locks and HA refuse at once, a running one wants force.

@@ -91,6 +91,7 @@ func (w *World) lxcSnapshotConfig(r *Request) (any, error) {
 	}
 	out := g.lxcAnswer(s.section(), s.Raw)
 	delete(out, "digest")
+	delete(out, "lxc") // PVE leaves raw lines out here
 	return out, nil
 }
 

@@ -40,6 +40,16 @@ func storageKinds() map[string]storageKind {
 	}
 }
 
+// storageOptions are the options that only some types have.
+func storageOptions() map[string][]string {
+	iscsi := []string{"iscsi", "iscsidirect", "zfs"}
+	return map[string][]string{
+		"vgname": {"lvm", storageLVMThin}, "thinpool": {storageLVMThin}, "export": {"nfs"}, "share": {"cifs"}, "datastore": {"pbs"}, "iscsiprovider": {"zfs"},
+		"blocksize": {"zfs", "zfspool"}, "pool": {"rbd", "zfs", "zfspool"}, "portal": iscsi, "target": iscsi, "path": {storageDir, "btrfs", "nfs", "cifs", "cephfs"},
+		"server": {"cifs", "esxi", "nfs", "pbs"}, "monhost": {"cephfs", "rbd"}, "krbd": {"rbd"}, "sparse": {"zfs", "zfspool"}, "is_mountpoint": {storageDir, "btrfs"},
+	}
+}
+
 // storageDigest is of the whole of storage.cfg.
 func (w *World) storageDigest() string {
 	h := sha1.New() //nolint:gosec // as above
@@ -93,14 +103,15 @@ func (w *World) storageRead(r *Request) (any, error) {
 func (w *World) storageCreate(r *Request) (any, error) {
 	id, kind := r.P.Str("storage"), r.P.Str("type")
 	plugin := storageKinds()[kind]
-	missing := map[string]string{}
-	for _, k := range plugin.required {
-		if !r.P.Has(k) {
-			missing[k] = "property is missing and it is not optional"
+	for _, k := range r.P.Keys() {
+		if types := storageOptions()[k]; types != nil && !slices.Contains(types, kind) {
+			return nil, die("unexpected property '%s'", k)
 		}
 	}
-	if len(missing) > 0 {
-		return nil, paramErrs(missing)
+	for _, k := range plugin.required {
+		if !r.P.Has(k) {
+			return nil, die("missing value for required option '%s'", k)
+		}
 	}
 	if _, err := w.storage(id); err == nil {
 		return nil, die("create storage failed: storage ID '%s' already defined", id)

@@ -131,8 +131,12 @@ func (w *World) contentAttributes(r *Request) (any, error) {
 	}
 	v := w.volume(r.Node, volid)
 	switch {
+	case !s.fileBased():
+		return nil, die("attribute is not supported for storage type '%s'", s.Type)
+	case name.vtype != contentBackup && r.P.Has("notes"):
+		return nil, die("only backups can have notes")
 	case name.vtype != contentBackup:
-		return nil, die("attribute '%s' is not supported for volume '%s'", map[bool]string{true: "notes", false: "protected"}[r.P.Has("notes")], volid)
+		return nil, die("only backups can be protected")
 	case v == nil:
 		return nil, die("volume '%s' does not exist", volid)
 	}

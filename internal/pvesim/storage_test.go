@@ -85,7 +85,8 @@ func TestStorageConfig(t *testing.T) {
 	w := world(t, "base", pvesim.Options{Seed: 3})
 	a := inProcess(t, w)
 	run(t, a, []step{
-		{call: "POST /storage", form: []string{"storage", "d2", "type", "dir"}, code: 400, says: "path"},
+		{call: "POST /storage", form: []string{"storage", "d2", "type", "dir"}, code: 500, says: "missing value for required option 'path'"},
+		{call: "POST /storage", form: []string{"storage", "d2", "type", "dir", "path", "/d2", "vgname", "vg0"}, code: 500, says: "unexpected property 'vgname'"},
 		{call: "POST /storage", form: []string{"storage", "d2", "type", "dir", "path", "/d2", "content", "images,iso"}, says: `"storage":"d2"`},
 		{call: "POST /storage", form: []string{"storage", "d2", "type", "dir", "path", "/d2"}, code: 500, says: "already defined"},
 		{call: "POST /storage", form: []string{"storage", "t2", "type", "lvmthin", "vgname", "vg0", "thinpool", "data", "content", "iso"}, code: 500, says: "does not support content type 'iso'"},
