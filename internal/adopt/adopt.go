@@ -11,6 +11,7 @@ package adopt
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,7 +69,6 @@ type Manifest struct {
 	Fault string
 
 	resource *kind.Resource
-	spec     string // the spec alone, for comparing artifacts of several clusters
 }
 
 // Ref names the object.
@@ -138,8 +138,22 @@ func Read(ctx context.Context, r *pve.Reader, want live.Want, sel Selector) (*li
 	if err != nil {
 		return nil, err
 	}
+	sharedContents(snap)
 	snap.Calls = r.Stats().Reads - before
 	return snap, nil
+}
+
+// sharedContents gives every node that has a shared storage what was read of it
+// on one.
+func sharedContents(s *live.Snapshot) {
+	for st, c := range maps.Clone(s.Contents) {
+		for other, x := range s.Storages {
+			n := s.Nodes[other.Node]
+			if other.Storage == st.Storage && x.Shared && x.Active && n.Allowed && n.Online && s.Storages[st].Shared {
+				s.Contents[other] = c
+			}
+		}
+	}
 }
 
 func holdsFiles(content []string) bool {
@@ -152,7 +166,10 @@ func Make(s *live.Snapshot, o Options) Result {
 	if o.Known == nil {
 		o.Known = &Known{}
 	}
-	m := &maker{s: s, o: o, out: Result{Cluster: o.Cluster, Reads: s.Calls, Complete: s.Complete}, files: map[string]*group{}}
+	m := &maker{s: s, o: o, out: Result{Cluster: o.Cluster, Reads: s.Calls, Complete: s.Complete}, files: map[string]*group{}, families: map[*kind.Kind]map[string]bool{}}
+	for _, k := range kind.All {
+		m.families[k] = familiesOf(k)
+	}
 	m.artifacts()
 	m.guests()
 	m.unread()
@@ -175,6 +192,8 @@ type maker struct {
 	out   Result
 	files map[string]*group // artifacts by node and volume id
 	all   []*group
+	// families are the key families of the kinds' lists.
+	families map[*kind.Kind]map[string]bool
 }
 
 func (m *maker) refuse(kindName, id, node, format string, args ...any) {

@@ -46,7 +46,7 @@ func (m *maker) artifacts() {
 				g = &group{kind: k, storage: storage, filename: file, volid: volid, size: m.s.Contents[st].Files[volid]}
 				byVolume[volid] = g
 			}
-			g.nodes = append(g.nodes, m.nodesOf(st)...)
+			g.nodes = append(g.nodes, st.Node)
 		}
 	}
 	for _, volid := range slices.Sorted(maps.Keys(byVolume)) {
@@ -72,21 +72,6 @@ func (m *maker) stores() []live.Store {
 		}
 		return strings.Compare(a.Storage, b.Storage)
 	})
-}
-
-// nodesOf are the nodes that see the files of a storage: all that have a
-// shared one.
-func (m *maker) nodesOf(st live.Store) []string {
-	if !m.s.Storages[st].Shared {
-		return []string{st.Node}
-	}
-	var out []string
-	for other, x := range m.s.Storages {
-		if other.Storage == st.Storage && x.Shared && x.Active && m.s.Nodes[other.Node].Allowed && m.s.Nodes[other.Node].Online {
-			out = append(out, other.Node)
-		}
-	}
-	return out
 }
 
 // extension is what a file name loses to become a name.
@@ -143,8 +128,8 @@ func (m *maker) settleFile(g *group) {
 	} else {
 		spec := g.kind.New()
 		spec.(kind.ArtifactSpec).Fill(g.nodes, g.storage, g.filename)
-		d := newDraft(g.kind, g.name, field.ToNode(spec.Shape(nil), nil))
-		res, problems := d.parse("")
+		d := newDraft(g.kind, g.name, m.file(g.kind, g.name), field.ToNode(spec.Shape(nil), nil))
+		res, problems := d.parse()
 		if len(problems) > 0 {
 			g.fault = problems[0].Text
 			return
@@ -177,11 +162,9 @@ func (m *maker) writeFiles() {
 		spec := g.kind.New()
 		spec.(kind.ArtifactSpec).Fill(g.nodes, g.storage, g.filename)
 		shape := spec.Shape(nil)
-		d := newDraft(g.kind, g.name, field.ToNode(shape, nil))
+		d := newDraft(g.kind, g.name, out.File, field.ToNode(shape, nil))
 		d.unknowns(shape, func(r *field.Row) string { return urlGuess(g) }, &out)
-		out.spec = string(d.print("", nil))
 		out.Text = d.print(m.o.Cluster+": "+g.volid+" on "+joinNodes(g.nodes), nil)
-		out.resource = d.reparse(out.File)
 		m.out.Manifests = append(m.out.Manifests, out)
 	}
 }

@@ -40,14 +40,15 @@ func Check(c *repo.Cluster, s *live.Snapshot, files []File) Checked {
 		}
 	}
 	p := plan.Make(c, s, plan.PolicyOf(c.Reconcile))
-	seen := map[kind.Ref]bool{}
+	seen, open := map[kind.Ref]bool{}, map[kind.Ref]bool{}
 	for _, o := range p.Objects {
 		seen[o.Ref] = true
 		if ours[o.Ref] != nil && (o.State == plan.Skipped || o.State == plan.Unknown) {
 			out.Skipped = append(out.Skipped, fmt.Sprintf("%s: %s", o.Ref, o.Why))
-			out.Objects--
+			open[o.Ref] = true
 		}
 	}
+	out.Objects -= len(open)
 	for ref, m := range ours {
 		if !seen[ref] {
 			out.bug("%s: %s is not in the composition", ref, m.File)

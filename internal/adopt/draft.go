@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,13 +16,14 @@ import (
 type draft struct {
 	kind   *kind.Kind
 	name   string
+	file   string
 	labels *yamldoc.Node
 	spec   *yamldoc.Node
 	origin map[*yamldoc.Node]string // the paths that nodes had at first: taking one out moves others
 }
 
-func newDraft(k *kind.Kind, name string, spec *yamldoc.Node) *draft {
-	d := &draft{kind: k, name: name, spec: spec, origin: map[*yamldoc.Node]string{}}
+func newDraft(k *kind.Kind, name, file string, spec *yamldoc.Node) *draft {
+	d := &draft{kind: k, name: name, file: file, spec: spec, origin: map[*yamldoc.Node]string{}}
 	d.record(spec, nil)
 	return d
 }
@@ -60,17 +62,12 @@ func (d *draft) print(from string, items []Item) []byte {
 }
 
 // parse reads the draft back as a loader would.
-func (d *draft) parse(file string) (*kind.Resource, yamldoc.Problems) {
-	docs, problems := yamldoc.Parse(file, d.print("", nil))
+func (d *draft) parse() (*kind.Resource, yamldoc.Problems) {
+	docs, problems := yamldoc.Parse(d.file, d.print("", nil))
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	return kind.Parse(file, docs[0])
-}
-
-func (d *draft) reparse(file string) *kind.Resource {
-	r, _ := d.parse(file)
-	return r
+	return kind.Parse(d.file, docs[0])
 }
 
 // unknowns comments the fields whose null stands for "not known".
@@ -93,14 +90,14 @@ func (d *draft) unknowns(b *field.Block, guess func(r *field.Row) string, m *Man
 }
 
 // settle takes out what validation refuses, one field at a time, until the
-// manifest is valid. What is taken out is told by its path. The error means
-// that no valid manifest is left.
-func (d *draft) settle(taken func(path, why string)) error {
+// manifest is valid, and gives it as read back. What is taken out is told by
+// its path. The error means that no valid manifest is left.
+func (d *draft) settle(taken func(path, why string)) (*kind.Resource, error) {
 	tries := map[string]int{}
 	for range 500 {
-		_, problems := d.parse("")
+		r, problems := d.parse()
 		if len(problems) == 0 {
-			return nil
+			return r, nil
 		}
 		p := problems[0]
 		at, ok := strings.CutPrefix(p.Path, "spec.")
@@ -111,13 +108,13 @@ func (d *draft) settle(taken func(path, why string)) error {
 		up := tries[at]
 		tries[at]++
 		if up >= len(parts) {
-			return fmt.Errorf("%s: %s", p.Path, p.Text)
+			return nil, fmt.Errorf("%s: %s", p.Path, p.Text)
 		}
 		if gone := remove(d.spec, parts[:len(parts)-up]); gone != nil {
 			taken(d.origin[gone], p.Text)
 		}
 	}
-	return fmt.Errorf("it does not become valid")
+	return nil, errors.New("it does not become valid")
 }
 
 // split cuts a path such as disks[0].size into disks, [0], size.

@@ -85,8 +85,8 @@ func Put(dir *os.Root, file string, text []byte) error {
 		return err
 	}
 	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
+	if _, there := dir.Lstat(file); err == nil && there == nil {
+		err = f.Sync() // what is replaced must not be lost with a crash; a new file is made again
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = dir.Rename(temp, file)

@@ -89,7 +89,7 @@ func (x *adopting) gap(r *field.Row, text, why string) {
 
 // gaps gives every gap its reason and adds raw lines.
 func (x *adopting) gaps() {
-	families := familiesOf(x.out.Kind)
+	families := x.m.families[x.out.Kind]
 	x.out.Gaps = slices.DeleteFunc(x.out.Gaps, func(g field.Gap) bool { return g.Key == "template" }) // the kind says it
 	for i := range x.out.Gaps {
 		g := &x.out.Gaps[i]
@@ -198,18 +198,18 @@ func (x *adopting) extra() {
 	}
 	x.d.spec.Put("extra", list)
 	x.d.record(list, []string{"extra"})
-	if err := x.d.settle(func(path, _ string) { drop(path) }); err != nil {
+	r, err := x.d.settle(func(path, _ string) { drop(path) })
+	if err != nil {
 		remove(x.d.spec, []string{"extra"})
 		return
 	}
-	if r := x.d.reparse(""); r != nil {
-		for _, row := range field.Rows(r.Spec.Shape(&x.g.Guest)) {
-			if strings.HasPrefix(row.Path, "extra.") && row.RootOnly != "" {
-				remove(x.d.spec, split(row.Path))
-				drop(row.Path)
-			}
+	for _, row := range field.Rows(r.Spec.Shape(&x.g.Guest)) {
+		if strings.HasPrefix(row.Path, "extra.") && row.RootOnly != "" {
+			remove(x.d.spec, split(row.Path))
+			drop(row.Path)
 		}
 	}
+	x.out.resource, _ = x.d.parse()
 	x.out.Gaps = slices.DeleteFunc(x.out.Gaps, func(g field.Gap) bool { return moved[g.Key] })
 }
 

@@ -94,7 +94,8 @@ func (m *maker) guest(k *kind.Kind, name string, g *live.Guest) {
 	x.spec.SetPlace(g.Node, g.VMID, g.Running)
 	x.keys()
 	x.draft(name)
-	if err := x.d.settle(x.taken); err != nil {
+	var err error
+	if x.out.resource, err = x.d.settle(x.taken); err != nil {
 		m.refuse(k.Name, x.out.ID, g.Node, "no manifest can say what it is: %v", err)
 		return
 	}
@@ -141,7 +142,7 @@ func (x *adopting) nameKey() string {
 
 func (x *adopting) draft(name string) {
 	shape := x.spec.Shape(&x.g.Guest)
-	x.d = newDraft(x.out.Kind, name, field.ToNode(shape, &x.g.Guest))
+	x.d = newDraft(x.out.Kind, name, x.out.File, field.ToNode(shape, &x.g.Guest))
 	if x.g.Name == name { // that is what it is when left out
 		for _, r := range field.Rows(shape) {
 			if r.Key == x.nameKey() {
@@ -208,12 +209,11 @@ func (x *adopting) taken(path, why string) {
 // verify reads the manifest back and holds it against the guest: what cannot
 // be said is told as incomplete, and any other difference is a fault of ours.
 func (x *adopting) verify() {
-	r := x.d.reparse(x.out.File)
+	r := x.out.resource
 	if r == nil {
 		x.out.Fault = "the manifest does not read back"
 		return
 	}
-	x.out.resource = r
 	for _, ref := range r.Spec.Refs() {
 		if res := x.m.byRef(ref.To); res == nil {
 			x.out.Fault = fmt.Sprintf("%s: there is no %s", ref.Path, ref.To)

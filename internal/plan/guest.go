@@ -176,7 +176,9 @@ func (m *maker) foreignPending(o *object, g *live.Guest, d field.Delta) {
 		ours[key] = true
 	}
 	for _, key := range sortedKeys(g.Config) {
-		if e := g.Config[key]; ours[key] || e.Pending == nil && !e.Delete {
+		e := g.Config[key]
+		same := e.Pending != nil && e.Value != nil && *e.Pending == *e.Value // a change to what there is
+		if ours[key] || same || e.Pending == nil && !e.Delete {
 			continue
 		}
 		o.anomaly("", fmt.Sprintf("%s has a change that waits for a restart and that the manifest does not own", key),
