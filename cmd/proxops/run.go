@@ -69,7 +69,8 @@ func (a *app) daemon(ctx context.Context) error {
 	s := r.Settings()
 	g := &agent{app: a, log: a.logger(s), settings: s, name: agentName(s)}
 	started := time.Now()
-	g.store = web.NewStore(web.Process{Version: versionText(), Agent: g.name, Start: started})
+	host, _ := os.Hostname()
+	g.store = web.NewStore(web.Process{Version: versionText(), Agent: g.name, Host: host, Start: started})
 	g.metrics = web.NewMetrics(g.store)
 	if g.coord, err = g.coordinator(r, started); err != nil {
 		return err
@@ -103,6 +104,7 @@ func (g *agent) options() reconcile.DaemonOptions {
 	o := reconcile.DaemonOptions{
 		Open:     func() (*repo.Repo, error) { return g.app.open(false) },
 		Clusters: g.app.clusters,
+		Watch:    true,
 		Log:      g.log,
 		Observe:  g.observe,
 		Finished: g.finished,

@@ -26,6 +26,8 @@ type DaemonOptions struct {
 	// which is an error; nil = it always may. The right's context is one of
 	// ctx's.
 	Own func(ctx context.Context, cluster string, giveUp <-chan struct{}) (Ownership, error)
+	// Watch also hears of changes in a local work tree between two looks.
+	Watch bool
 	// Grace is how long running tasks are followed after a stop [60s].
 	Grace time.Duration
 	Log   *slog.Logger // nil = silent
@@ -84,6 +86,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer cut(nil)
 	w := newWatcher(d.log)
 	defer w.close()
+	edited := false
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var before Desired
@@ -92,6 +95,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			continue
 		case <-w.changed:
+			edited = true
 			d.src.invalidate()
 		case <-d.src.due:
 		case <-tick.C:
@@ -101,10 +105,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 			break
 		}
 		d.adjust(work, now)
-		w.follow(now)
-		if now.differs(before) && !before.At.IsZero() {
+		if d.o.Watch {
+			w.follow(now)
+		}
+		if !before.At.IsZero() && (edited || now.differs(before)) {
 			d.kickAll()
 		}
+		edited = false
 		if d.o.Looked != nil && now.At != before.At {
 			d.o.Looked(now)
 		}

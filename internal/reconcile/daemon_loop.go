@@ -240,6 +240,9 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 			return nil
 		},
 	})
+	if rep.Commit == "" { // the files have faults: they are still that commit's
+		rep.Commit = desired.Commit
+	}
 	return &rep
 }
 

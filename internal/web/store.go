@@ -36,6 +36,7 @@ type Store struct {
 type Process struct {
 	Version string
 	Agent   string // its name among the agents
+	Host    string
 	Start   time.Time
 }
 
@@ -138,7 +139,7 @@ func (s *Store) Snapshot() Snapshot {
 		out.Clusters = append(out.Clusters, c)
 	}
 	if len(out.Agents) == 0 {
-		self := Agent{Name: s.process.Agent, Started: s.process.Start, Self: true}
+		self := Agent{Name: s.process.Agent, Host: s.process.Host, Started: s.process.Start.UTC(), Clusters: []string{}, Self: true}
 		for _, c := range out.Clusters {
 			if c.Mine {
 				self.Clusters = append(self.Clusters, c.Cluster)
