@@ -56,7 +56,9 @@ func TestPrivilegePerKey(t *testing.T) {
 	secret := root.ok("POST", "/access/users/u@pve/token/tok", "privsep", "0").(map[string]any)["value"].(string)
 	user := inProcess(t, w)
 	user.token = "u@pve!tok=" + secret
-	with := func(privs []string) { root.ok("PUT", "/access/roles/R", "privs", strings.Join(append([]string{"VM.Audit"}, privs...), ",")) }
+	with := func(privs []string) {
+		root.ok("PUT", "/access/roles/R", "privs", strings.Join(append([]string{"VM.Audit"}, privs...), ","))
+	}
 	for _, c := range cases {
 		var others []string
 		for _, p := range all {
