@@ -197,6 +197,63 @@ func TestTaskVisibility(t *testing.T) {
 	}
 }
 
+// TestRights are refusals that guard more than one's own: each row would be let through by the rule beside it.
+func TestRights(t *testing.T) {
+	w := world(t, "base", pvesim.Options{})
+	root := inProcess(t, w)
+	for _, id := range []string{"u@pve", "off@pve"} {
+		root.ok("POST", "/access/users", "userid", id, "password", "password1")
+	}
+	root.ok("PUT", "/access/users/off@pve", "enable", "0")
+	root.ok("POST", "/access/roles", "roleid", "Pools", "privs", "Pool.Allocate,Pool.Audit")
+	root.ok("POST", "/access/roles", "roleid", "Passwords", "privs", "Realm.AllocateUser,User.Modify")
+	for _, pool := range []string{"a", "b"} {
+		root.ok("POST", "/pools", "poolid", pool)
+	}
+	root.ok("PUT", "/pools", "poolid", "a", "vms", "100")
+	root.ok("PUT", "/access/acl", "path", "/pool/b", "users", "u@pve", "roles", "Pools")
+	root.ok("PUT", "/access/acl", "path", "/access", "users", "u@pve", "roles", "Passwords")
+	u, _ := root.ticket("u@pve", "password1")
+	u.want(500, "update pools failed: 403 Permission check failed (/vms/200, Permissions.Modify|VM.Allocate)", "PUT", "/pools", "poolid", "b", "vms", "200")
+	u.want(500, "update pools failed: 403 Permission check failed (/storage/local, Permissions.Modify|Datastore.Allocate)", "PUT", "/pools", "poolid", "b", "storage", "local")
+	root.ok("PUT", "/access/acl", "path", "/vms/100", "users", "u@pve", "roles", "PVEVMAdmin")
+	u.want(500, "update pools failed: 403 Permission check failed (/pool/a, Pool.Allocate)", "PUT", "/pools", "poolid", "b", "vms", "100", "allow-move", "1")
+	u.want(403, "Permission check failed (/access, Sys.Audit)", "GET", "/access/permissions", "userid", "root@pam")
+	u.want(403, "Permission check failed", "PUT", "/access/password", "userid", "root@pam", "password", "password2", "confirmation-password", "password1")
+	u.want(403, "Permission check failed (/storage/local, Datastore.AllocateTemplate)", "POST", "/nodes/pve01/storage/local/upload")
+	login := func(form ...string) answer { return root.with().do("POST", "/access/ticket", form...) }
+	for _, c := range []struct {
+		code int
+		form []string
+	}{
+		{401, []string{"username", "off@pve", "password", "password1"}},
+		{401, []string{"username", "u@pve", "password", "password1", "otp", "123456"}},
+		{401, []string{"username", "u@pve", "password", "password1", "path", "/", "privs", "Sys.Audit"}},
+		{200, []string{"username", "u@pve", "password", "password1", "path", "/pool/b", "privs", "Pool.Audit"}},
+		{401, []string{"username", "u@pve", "password", "password2", "path", "/pool/b", "privs", "Pool.Audit"}},
+		{200, []string{"username", "u", "realm", "pve", "password", "password1"}},
+	} {
+		if r := login(c.form...); r.code != c.code {
+			t.Errorf("%v: %d, want %d", c.form, r.code, c.code)
+		}
+	}
+
+	made := u.ok("POST", "/access/users/u@pve/token/ci", "privsep", "0", "expire", decimal(time.Now().Unix()+3600)).(map[string]any)
+	ci := root.bearer("u@pve!ci=" + made["value"].(string))
+	ci.ok("GET", "/version")
+	u.ok("PUT", "/access/users/u@pve/token/ci", "expire", "1")
+	ci.want(401, "Authentication failed!", "GET", "/version")
+
+	sep := root.ok("POST", "/access/users/root@pam/token/sep").(map[string]any)
+	root.bearer("root@pam!sep="+sep["value"].(string)).want(403, "Permission check failed (/pool/c, Pool.Allocate)", "POST", "/pools", "poolid", "c")
+	rootTicket, _ := root.ticket("root@pam", "pvetest1")
+	const only = "/nodes/pve01/storage/local/content/iso%2Fseed.iso" // copying a volume is for root@pam by ticket
+	root.want(403, "Permission check failed (user != root@pam)", "POST", only, "target", "local:iso/copy.iso")
+	if r := rootTicket.do("POST", only, "target", "local:iso/copy.iso"); r.code == 403 {
+		t.Errorf("root by ticket: %d %s", r.code, r.reason)
+	}
+}
+
 // TestBodies: what PVE makes of bodies, before and after the log-in.
 func TestBodies(t *testing.T) {
 	w := world(t, "base", pvesim.Options{})

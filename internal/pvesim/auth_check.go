@@ -3,8 +3,8 @@ package pvesim
 import "strings"
 
 // roles finds the roles of a user, or of a token for itself, at a path: role → whether it propagates. Walking down, an entry replaces
-// all that is inherited; at one place the user's own entries beat those of groups, entries for one user at one place add up, and
-// NoAccess beats all that it stands beside (facts.md M, au-291 to au-299).
+// all that is inherited; at one place the user's own entries beat those of groups, entries for one user at one place add up
+// (facts.md M, au-291 to au-299).
 func (w *World) roles(authID, path string) map[string]bool {
 	kind := "user"
 	if strings.Contains(authID, "!") {
@@ -28,9 +28,6 @@ func (w *World) roles(authID, path string) map[string]bool {
 		if at != nil {
 			got = at
 		}
-	}
-	if p, ok := got["NoAccess"]; ok {
-		return map[string]bool{"NoAccess": p}
 	}
 	return got
 }
@@ -88,19 +85,17 @@ func (w *World) privs(who Identity, path string) map[string]bool {
 	return out
 }
 
-// privsOf adds the privileges of roles up. What lies in a pool takes the roles at the pool too, without propagation: NoAccess at the
-// path beats those, NoAccess at the pool beats the roles at the path.
+// privsOf adds the privileges of roles up. What lies in a pool takes the roles at the pool too, without propagation. NoAccess, at the
+// path or at the pool, beats all.
 func (w *World) privsOf(authID, path string) map[string]bool {
 	roles := w.roles(authID, path)
-	if _, no := roles["NoAccess"]; !no {
-		for _, pool := range w.poolsOfPath(path) {
-			for role := range w.roles(authID, "/pool/"+pool) {
-				if roles == nil {
-					roles = map[string]bool{}
-				}
-				if _, ok := roles[role]; !ok {
-					roles[role] = false
-				}
+	for _, pool := range w.poolsOfPath(path) {
+		for role := range w.roles(authID, "/pool/"+pool) {
+			if roles == nil {
+				roles = map[string]bool{}
+			}
+			if _, ok := roles[role]; !ok {
+				roles[role] = false
 			}
 		}
 	}
