@@ -15,7 +15,9 @@
 //
 //	world.go, recorded.go         State (all that survives a restart), World, Options; the clean states of the recordings
 //	node.go, node_api.go          members; finding the node of a call
-//	storage.go                    storages and the volume ledger
+//	storage.go, storage_name.go   storages and the volume ledger; volume names, who may use a volume
+//	storage_api.go, storage_content.go, storage_config.go   the storage endpoints; storage.cfg
+//	storage_download.go, storage_file.go   downloads over the network; what is kept of a file
 //	storage_alloc.go              allocating and freeing guests' volumes, per storage type
 //	guest.go, guest_figures.go    guests, config sections, digest; figures of lists, types of config values
 //	task.go, task_api.go          workers, UPIDs, logs; the task endpoints
@@ -27,7 +29,9 @@
 //	auth_*.go                     tickets, tokens, privileges, the schema's permission rules
 //	access_*.go, pool_*.go        users, groups, roles, ACLs; pools
 //	index_api.go                  lists of what lies below a path
-//	cluster_*.go                  /cluster: status, resources, nextid, options
+//	cluster_*.go                  /cluster: status, resources with their lag, nextid, options, tags, HA
+//	conf.go, conf_load.go         PVE's guest config files: parser, printer, a state from a directory of them
+//	conf_estate.go, conf_snapshot.go   random estates; a state from a cluster's answers
 //	qemu_create.go, qemu_alloc.go VMs: making them, and the volumes of their drives
 //	qemu_update.go, qemu_pending.go   changes of a config: checks, the pending section, what hotplugs
 //	qemu_keys.go, qemu_drive.go, qemu_perm.go   keys and what they need; drives and unused volumes; rights
