@@ -47,6 +47,9 @@ type Item struct {
 	Unknown bool `json:"unknown"`
 	// anyText lets every anomaly at Path count as this item.
 	anyText bool
+	// pending is a key whose change waits for a restart and is not in the
+	// manifest.
+	pending string
 }
 
 // Manifest is one object as a file.

@@ -96,17 +96,10 @@ func isClaim(a plan.Action) bool {
 	return a.Changes[0].Key == "tags"
 }
 
-// listed reports whether the manifest says an anomaly itself: as INCOMPLETE,
-// or as a gap whose change waits for a restart.
+// listed reports whether the manifest says an anomaly itself, as INCOMPLETE.
 func listed(m *Manifest, a plan.Anomaly) bool {
 	for _, i := range m.Incomplete {
-		if i.Path == a.Path && (i.anyText || i.Text == a.Text) {
-			return true
-		}
-	}
-	key, _, _ := strings.Cut(a.Text, " ")
-	for _, g := range m.Gaps {
-		if whole, _, _ := strings.Cut(g.Key, "."); a.Path == "" && whole == key {
+		if i.Path == a.Path && (i.anyText || i.Text == a.Text || i.pending != "" && strings.HasPrefix(a.Text, i.pending+" ")) {
 			return true
 		}
 	}

@@ -231,6 +231,7 @@ func (x *adopting) verify() {
 	for _, a := range append(d.Anomalies, spec.Undeclared(&x.g.Guest)...) {
 		x.incomplete(Item{Path: a.Path, Text: a.Text})
 	}
+	x.waiting(d)
 	nameless := x.g.Name == ""
 	for _, e := range d.Edits {
 		if e.Key != "tags" && !(nameless && e.Key == x.nameKey()) && x.out.Fault == "" {
@@ -245,6 +246,25 @@ func (x *adopting) verify() {
 		from += "; in Terraform " + x.out.Terraform
 	}
 	x.out.Text = x.d.print(from, x.header())
+}
+
+// waiting tells what PVE does at the next restart to keys that the manifest
+// does not hold.
+func (x *adopting) waiting(d field.Delta) {
+	ours := map[string]bool{}
+	for _, c := range d.Waiting {
+		key, _, _ := strings.Cut(c.Key, ".")
+		ours[key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(x.g.Config)) {
+		switch e := x.g.Config[key]; {
+		case ours[key], e.Pending == nil && !e.Delete, e.Pending != nil && e.Value != nil && *e.Pending == *e.Value:
+		case e.Delete:
+			x.incomplete(Item{pending: key, Text: key + " waits for a restart to be removed; the manifest does not hold it"})
+		default:
+			x.incomplete(Item{pending: key, Text: key + " waits for a restart to change; the manifest does not hold it"})
+		}
+	}
 }
 
 // header is the items that do not stand beside their field.

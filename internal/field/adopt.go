@@ -105,11 +105,11 @@ func (a *adopter) slot(r *Row, v *Volume) {
 func (a *adopter) try(r *Row, key, token, text string) bool {
 	err := r.adopt(text)
 	if err != nil {
-		reason := err.Error()
-		if r.Secret {
+		reason, hide := err.Error(), r.Secret || secretKey(key)
+		if hide {
 			reason = "the value does not fit the field"
 		}
-		a.gap(key, token, text, r.Secret, reason)
+		a.gap(key, token, text, hide, reason)
 	}
 	return err == nil
 }

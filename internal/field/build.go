@@ -35,7 +35,11 @@ func Var[V any](o *Opt[V], name, key, token string, c Codec[V], doc string) *Row
 	r.adopt = func(text string) error {
 		v, err := c.Read(text)
 		if err == nil {
-			v, err = c.Parse(c.Print(v)) // a manifest must be able to say it
+			n := c.Print(v)
+			v, err = c.Parse(n) // a manifest must be able to say it
+			if err != nil && n.Kind == yamldoc.Sequence && len(n.Items) == 0 {
+				return nil // nothing is left to be said
+			}
 		}
 		if err == nil {
 			*o = Some(v)

@@ -149,8 +149,8 @@ func flowStrings(ss []string) *yamldoc.Node {
 // Tags is a tag set. PVE takes commas, semicolons and blanks, sorts, removes
 // doubles and folds case unless the datacenter says otherwise (facts.md H).
 // owner is part of every wanted set, and all of it for null; adopt leaves it
-// out.
-func Tags(owner string) Codec[[]string] {
+// out, and older, the tags of tools that did the same before.
+func Tags(owner string, older ...string) Codec[[]string] {
 	set := func(ss []string, env Env) []string { return wire.FoldTags(ss, env.TagsCaseSensitive) }
 	alone := func(live string) string { // null: the owner's tag alone
 		if owner != "" && slices.Equal(set(wire.SplitTags(live), Env{}), []string{strings.ToLower(owner)}) {
@@ -183,7 +183,9 @@ func Tags(owner string) Codec[[]string] {
 		},
 		Print: flowStrings,
 		Read: func(s string) ([]string, error) {
-			return slices.DeleteFunc(wire.SplitTags(s), func(t string) bool { return owner != "" && strings.EqualFold(t, owner) }), nil
+			return slices.DeleteFunc(wire.SplitTags(s), func(t string) bool {
+				return owner != "" && strings.EqualFold(t, owner) || wire.HasTag(older, t)
+			}), nil
 		},
 		Write: func(ss []string) string { return wire.JoinTags(withOwner(ss, owner)) },
 		Equal: func(want []string, live string, env Env) bool {

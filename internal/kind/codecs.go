@@ -31,7 +31,7 @@ var (
 	urls            = urlCodec()
 
 	guestDescription = field.Description(8192)
-	guestTags        = field.Tags(OwnerTag)
+	guestTags        = field.Tags(OwnerTag, OlderTag)
 	guestMemory      = field.MiBSize(16*wire.MiB, 0)
 	guestName        = dnsCodec("web-01")
 	domainName       = field.Fold(dnsCodec("example.com"))
