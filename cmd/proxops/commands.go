@@ -14,6 +14,13 @@ func (a *app) commands() []*cobra.Command {
 		a.adoptCmd(),
 		a.demoCmd(),
 		a.labCmd(),
+		a.secretsCmd(),
+		a.trustCmd(),
+		a.doctorCmd(),
+		a.snapshotCmd(),
+		a.nextIDCmd(),
+		a.explainCmd(),
+		a.schemaCmd(),
 		a.versionCmd(),
 	}
 }

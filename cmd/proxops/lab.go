@@ -27,6 +27,8 @@ type labFlags struct {
 	faults   []string
 	state    string
 	from     string
+	conf     string
+	guests   int
 }
 
 // ready is the line that lab prints when it can be used.
@@ -47,9 +49,10 @@ func (a *app) labCmd() *cobra.Command {
 When it is ready it prints one line of JSON: url, fingerprint, token, user and
 password. Nothing of it is a real machine.
 
-The estate is fresh (--nodes), loaded from a snapshot of a real cluster (--from,
-see proxops snapshot), or one of the recorded clean states (--recorded). With
---state it survives restarts.
+The estate is fresh (--nodes), random (--guests, with --seed and --nodes), loaded
+from PVE's own config files (--conf) or from a snapshot of a real cluster
+(--from, see proxops snapshot), or one of the recorded clean states
+(--recorded). With --state it survives restarts.
 
 A fault is a list of settings, such as
   --faults error,status=596,p=0.05,method=PUT,path=/nodes/*/qemu/**
@@ -70,7 +73,14 @@ of a worker is /nodes/NODE/tasks/TYPE. Equal seeds give equal faults.`,
 	fl.StringArrayVar(&f.faults, "faults", nil, "a fault to inject; may be given several times")
 	fl.StringVar(&f.state, "state", "", "directory that keeps the state over restarts")
 	fl.StringVar(&f.from, "from", "", "snapshot file to load the estate from")
-	c.MarkFlagsMutuallyExclusive("recorded", "nodes", "from")
+	fl.IntVar(&f.guests, "guests", 0, "guests of a random estate, up to 10000")
+	fl.StringVar(&f.conf, "conf", "", "directory with PVE's config files (qemu/N.conf, lxc/N.conf) to load guests from")
+	for _, shape := range []string{"nodes", "guests"} {
+		for _, whole := range []string{"recorded", "conf", "from"} {
+			c.MarkFlagsMutuallyExclusive(whole, shape)
+		}
+	}
+	c.MarkFlagsMutuallyExclusive("recorded", "conf", "from")
 	_ = c.RegisterFlagCompletionFunc("recorded", cobra.FixedCompletions([]string{"base", "lvmthin", "offline"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -188,7 +198,13 @@ func (f labFlags) build() (pvesim.State, ready, error) {
 		t := s.Access.Users["root@pam"].Tokens["full"]
 		return s, ready{Token: "root@pam!full=" + t.Secret, User: "root@pam", Password: "pvetest1"}, nil
 	case f.from != "":
-		s, err := readEstate(f.from)
+		s, err := pvesim.LoadSnapshot(f.from)
+		if err != nil {
+			return s, ready{}, err
+		}
+		return s, grantRoot(&s), nil
+	case f.conf != "":
+		s, err := pvesim.LoadConf(f.conf)
 		if err != nil {
 			return s, ready{}, err
 		}
@@ -197,7 +213,13 @@ func (f labFlags) build() (pvesim.State, ready, error) {
 	if f.nodes < 1 || f.nodes > 32 {
 		return pvesim.State{}, ready{}, hint{err: fmt.Errorf("--nodes: %d is not in 1-32", f.nodes)}
 	}
+	if f.guests < 0 || f.guests > 10000 {
+		return pvesim.State{}, ready{}, hint{err: fmt.Errorf("--guests: %d is not in 0-10000", f.guests)}
+	}
 	s := plainEstate(f.nodes)
+	if f.guests > 0 {
+		s = pvesim.Estate(f.seed, f.guests, f.nodes)
+	}
 	return s, grantRoot(&s), nil
 }
 

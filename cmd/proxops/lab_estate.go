@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/proxops/proxops/internal/pvesim"
 )
@@ -40,20 +38,4 @@ func plainEstate(n int) pvesim.State {
 		s.ClusterName = "lab"
 	}
 	return s
-}
-
-// readEstate reads what proxops snapshot wrote.
-func readEstate(file string) (pvesim.State, error) {
-	var s pvesim.State
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return s, err
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return s, fmt.Errorf("%s: %w; it should be a file that proxops snapshot wrote", file, err)
-	}
-	if len(s.Nodes) == 0 {
-		return s, fmt.Errorf("%s: names no node; it should be a file that proxops snapshot wrote", file)
-	}
-	return s, nil
 }

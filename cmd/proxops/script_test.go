@@ -38,6 +38,8 @@ func TestMain(m *testing.M) {
 //	simget PATH KEY WANT     expects a value in an API answer (WANT "" is: not there)
 //	simgone VMID             expects no such guest
 //	simfault FAULT…          injects faults, none without argument
+//	simtoken USER ID         makes that user's token the one that proxops uses
+//	grant                    carries out the pveum lines that doctor printed last
 //	simdestroyed N           expects N volumes to have been destroyed so far
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -52,6 +54,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"sim": cmdSim, "commit": cmdCommit, "po": cmdPo, "simwrites": cmdWrites, "simedit": cmdEdit,
 			"simget": cmdGet, "simgone": cmdGone, "simfault": cmdFault, "simdestroyed": cmdDestroyed,
+			"simtoken": cmdToken, "grant": cmdGrant,
 		},
 	})
 }
@@ -283,6 +286,35 @@ func writeFiles(t testing.TB, dir string, files map[string]string) {
 		}
 		if err := os.WriteFile(full, []byte(files[name]), 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func cmdToken(ts *testscript.TestScript, _ bool, args []string) {
+	stageOf(ts).world.View(func(s *pvesim.State) {
+		t := s.Access.Users[args[0]].Tokens[args[1]]
+		ts.Setenv("PROXOPS_PVE_TOKEN_VALUE", args[0]+"!"+args[1]+"="+t.Secret)
+	})
+}
+
+// cmdGrant reads the pveum lines of the last output, and does what they say.
+func cmdGrant(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, line := range strings.Split(ts.ReadFile("stdout"), "\n") {
+		w := strings.Fields(line)
+		if len(w) < 4 || w[0] != "pveum" {
+			continue
+		}
+		form := []string{}
+		for i := 4; i+1 < len(w); i += 2 {
+			form = append(form, strings.TrimPrefix(w[i], "--")+"="+strings.Trim(w[i+1], "'"))
+		}
+		switch w[1] + " " + w[2] {
+		case "role add":
+			cmdEdit(ts, false, append([]string{"POST", "/access/roles", "roleid=" + w[3]}, form...))
+		case "acl modify":
+			cmdEdit(ts, false, append([]string{"PUT", "/access/acl", "path=" + w[3]}, form...))
+		default:
+			ts.Fatalf("unknown line: %s", line)
 		}
 	}
 }
