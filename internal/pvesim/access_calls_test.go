@@ -220,7 +220,10 @@ func TestRights(t *testing.T) {
 	u.want(500, "update pools failed: 403 Permission check failed (/pool/a, Pool.Allocate)", "PUT", "/pools", "poolid", "b", "vms", "100", "allow-move", "1")
 	u.want(403, "Permission check failed (/access, Sys.Audit)", "GET", "/access/permissions", "userid", "root@pam")
 	u.want(403, "Permission check failed", "PUT", "/access/password", "userid", "root@pam", "password", "password2", "confirmation-password", "password1")
-	u.want(403, "Permission check failed (/storage/local, Datastore.AllocateTemplate)", "POST", "/nodes/pve01/storage/local/upload")
+	u.want(403, "Permission check failed", "POST", "/access/tfa/root@pam", "type", "recovery", "password", "password1")
+	if r := u.want(403, "Permission check failed (/storage/local, Datastore.AllocateTemplate)", "POST", "/nodes/pve01/storage/local/upload"); r.raw != "" {
+		t.Errorf("a refused upload has the body %q", r.raw)
+	}
 	login := func(form ...string) answer { return root.with().do("POST", "/access/ticket", form...) }
 	for _, c := range []struct {
 		code int
