@@ -204,6 +204,9 @@ func (m *maker) update(o *object, g *live.Guest, edits []field.Edit, why string)
 		}
 		step := UpdateOf(&g.Guest, part)
 		step.Digest = g.Digest
+		if step.RegenerateCloudInit {
+			a.Why += "; the guest reads its cloud-init data at its next boot"
+		}
 		a.Do = step
 		o.act(a)
 	}
