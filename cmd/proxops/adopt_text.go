@@ -46,7 +46,7 @@ func (x *adoption) files(w io.Writer, st show.Style, r adoptReport) {
 	for _, f := range r.files {
 		count[f.Status]++
 	}
-	fmt.Fprintf(w, "%d objects adopted", len(r.res.Manifests))
+	fmt.Fprintf(w, "objects adopted: %d", len(r.res.Manifests))
 	for _, s := range []adopt.Status{adopt.Written, adopt.Replaced, adopt.Same, adopt.Differs, adopt.Declared} {
 		if count[s] > 0 {
 			fmt.Fprintf(w, ", %d %s", count[s], s)
@@ -68,7 +68,7 @@ func (x *adoption) files(w io.Writer, st show.Style, r adoptReport) {
 	}
 	switch {
 	case r.proposed:
-		fmt.Fprintf(w, "%d new lines in %s: compare it with resources.yaml and put it in its place\n", len(r.proposal.New), r.proposal.File)
+		fmt.Fprintf(w, "new lines in %[2]s, %[1]d: compare it with resources.yaml and put it in its place\n", len(r.proposal.New), r.proposal.File)
 	case len(r.proposal.New) > 0:
 		head(w, st, "add to resources: in %s", strings.TrimSuffix(r.proposal.File, ".proposed"))
 		for _, l := range r.proposal.New {
@@ -155,13 +155,13 @@ func ids(list []int) string {
 
 func (x *adoption) secrets(w io.Writer, r adoptReport) {
 	if len(r.added) > 0 {
-		fmt.Fprintf(w, "stored %d public keys in the secrets file: %s\n", len(r.added), strings.Join(r.added, ", "))
+		fmt.Fprintf(w, "public keys stored in the secrets file, %d: %s\n", len(r.added), strings.Join(r.added, ", "))
 	}
 	if n := len(r.res.Sentinel); n > 0 {
-		fmt.Fprintf(w, "%d guests keep their public keys (ssh-keys: [\"*\"]), which the secrets file does not hold all of: %s\n", n, ids(r.res.Sentinel))
+		fmt.Fprintf(w, "public keys left as they are (ssh-keys: [\"*\"]), since no secrets file holds all of them, on %d: %s\n", n, ids(r.res.Sentinel))
 	}
 	if n := len(r.res.Passwords); n > 0 {
-		fmt.Fprintf(w, "%d guests have a cloud-init password, which PVE does not give back; name a ci-password-ref before you make them anew: %s\n", n, ids(r.res.Passwords))
+		fmt.Fprintf(w, "cloud-init passwords, which PVE does not give back, on %d: %s; name a ci-password-ref before one is made anew\n", n, ids(r.res.Passwords))
 	}
 }
 
