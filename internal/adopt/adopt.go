@@ -195,6 +195,7 @@ type maker struct {
 	out   Result
 	files map[string]*group // artifacts by node and volume id
 	all   []*group
+	root  []int // guests with fields that only root@pam may write
 	// families are the key families of the kinds' lists.
 	families map[*kind.Kind]map[string]bool
 }

@@ -103,7 +103,7 @@ func (x *adopting) gaps() {
 			g.Reason = ownWord
 		case key == "cipassword":
 			g.Reason = masked
-		case !token && families[wire.KeyClass(key)]:
+		case !token && (families[wire.KeyClass(key)] || wire.IsVolumeKey(x.g.LXC, key)):
 			g.Reason = oddValue
 		default:
 			g.Reason = noField
@@ -124,9 +124,6 @@ func familiesOf(k *kind.Kind) map[string]bool {
 		if strings.Contains(r.Path, "[") {
 			out[wire.KeyClass(r.Key)] = true
 		}
-	}
-	if out["scsi"] { // a disk may stand on any bus
-		out["virtio"], out["sata"], out["ide"] = true, true, true
 	}
 	delete(out, "")
 	return out
@@ -226,6 +223,17 @@ func (m *maker) hints() {
 			m.out.Hints = append(m.out.Hints, fmt.Sprintf("%d %s manifests name several nodes: the same file is on each of them", n, k.Name))
 		}
 	}
+	if len(m.root) > 0 {
+		slices.Sort(m.root)
+		m.out.Hints = append(m.out.Hints, fmt.Sprintf("%d guests have what PVE lets only root@pam write (bind mounts, raw devices, some features): it stands in their manifests and is fine while nothing of it is to change: %s",
+			len(m.root), strings.Trim(strings.ReplaceAll(fmt.Sprint(m.root), " ", ", "), "[]")))
+	}
+	for path, what := range map[string]string{"/vms": "VM.Audit", "/storage": "Datastore.Audit"} {
+		if !m.s.Holds(path, what) {
+			m.out.Hints = append(m.out.Hints, fmt.Sprintf("%s has no %s on %s: PVE shows it only a part, and what it does not see was not adopted (a token with privilege separation needs the right itself)", m.s.Identity, what, path))
+		}
+	}
+	slices.Sort(m.out.Hints)
 	if n := m.out.Elsewhere; n > 0 {
 		m.out.Hints = append(m.out.Hints, fmt.Sprintf("%d guests live on nodes that are not on the cluster's list and were left alone", n))
 	}

@@ -232,6 +232,12 @@ func (x *adopting) verify() {
 		x.incomplete(Item{Path: a.Path, Text: a.Text})
 	}
 	x.waiting(d)
+	for _, row := range field.Rows(spec.Shape(&x.g.Guest)) {
+		if row.RootOnly != "" && row.State() == field.Set {
+			x.m.root = append(x.m.root, x.g.VMID)
+			break
+		}
+	}
 	nameless := x.g.Name == ""
 	for _, e := range d.Edits {
 		if e.Key != "tags" && !(nameless && e.Key == x.nameKey()) && x.out.Fault == "" {

@@ -148,6 +148,10 @@ func TestOddConfigs(t *testing.T) {
 			t.Errorf("gap %s: %+v", key, g)
 		}
 	}
+	hints := strings.Join(res.Hints, "\n")
+	if !strings.Contains(hints, "only root@pam write") || !strings.Contains(hints, "100, 110") || strings.Contains(hints, "has no VM.Audit") {
+		t.Errorf("hints:\n%s", hints)
+	}
 	if fmt.Sprint(res.Passwords) != "[100]" || fmt.Sprint(res.Sentinel) != "[100]" {
 		t.Errorf("passwords %v, kept keys %v", res.Passwords, res.Sentinel)
 	}
