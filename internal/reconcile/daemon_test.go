@@ -196,7 +196,7 @@ func TestStopFollowsRunningTasks(t *testing.T) {
 		})
 		rep := e.last("lab")
 		if rep.Result == nil || !rep.Result.Interrupted {
-			t.Fatalf("%+v", rep)
+			t.Fatalf("the run was not interrupted: %v", rep.Abort)
 		}
 		done := 0
 		for _, a := range rep.Result.Actions {

@@ -54,21 +54,21 @@ func rows() []row {
 					return 0
 				}
 			}
-			return flag(!s.Stopping && !s.Repo.unread())
+			return oneIf(!s.Stopping && !s.Repo.unread())
 		}},
 		{name: "proxops_agents", kind: "gauge", doc: "Agents that share the clusters, as this one sees them; 1 when it is alone.", whole: func(s Snapshot) float64 { return float64(len(s.Agents)) }},
-		{name: "proxops_repository_stale", kind: "gauge", doc: "1 while the repository cannot be fetched and the last good commit is reconciled.", whole: func(s Snapshot) float64 { return flag(s.Repo.Stale) }},
-		{name: "proxops_repository_failed", kind: "gauge", doc: "1 while a fault of the repository or of proxops.yaml stops all clusters.", whole: func(s Snapshot) float64 { return flag(s.Repo.Err != nil && !s.Repo.Stale) }},
+		{name: "proxops_repository_stale", kind: "gauge", doc: "1 while the repository cannot be fetched and the last good commit is reconciled.", whole: func(s Snapshot) float64 { return oneIf(s.Repo.Stale) }},
+		{name: "proxops_repository_failed", kind: "gauge", doc: "1 while a fault of the repository or of proxops.yaml stops all clusters.", whole: func(s Snapshot) float64 { return oneIf(s.Repo.Err != nil && !s.Repo.Stale) }},
 		{name: "proxops_cluster_owned", kind: "gauge", labels: cluster, doc: "1 where this agent reconciles the cluster.",
-			read: func(s reconcile.Standing, give func(float64, ...string)) { give(flag(s.Mine)) }},
+			read: func(s reconcile.Standing, give func(float64, ...string)) { give(oneIf(s.Mine)) }},
 		{name: "proxops_cluster_converged", kind: "gauge", labels: cluster, doc: "1 when every object was as declared at the end of the last cycle.",
-			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return flag(r.Converged()) })},
+			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return oneIf(r.Converged()) })},
 		{name: "proxops_cluster_read_only", kind: "gauge", labels: cluster, doc: "1 where drift is reported and not corrected.",
-			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return flag(r.ReadOnly) })},
+			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return oneIf(r.ReadOnly) })},
 		{name: "proxops_cycle_running", kind: "gauge", labels: cluster, doc: "1 while a cycle runs.",
-			read: func(s reconcile.Standing, give func(float64, ...string)) { give(flag(s.Running)) }},
+			read: func(s reconcile.Standing, give func(float64, ...string)) { give(oneIf(s.Running)) }},
 		{name: "proxops_cycle_aborted", kind: "gauge", labels: cluster, doc: "1 when the last cycle broke off: a fault of the cluster's files, or PVE could not be read.",
-			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return flag(r.Abort != nil) })},
+			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return oneIf(r.Abort != nil) })},
 		{name: "proxops_cycle_failures", kind: "gauge", labels: cluster, doc: "Cycles in a row that broke off on the cluster; each doubles the wait, up to five minutes.",
 			read: func(s reconcile.Standing, give func(float64, ...string)) { give(float64(s.Failures)) }},
 		{name: "proxops_cycle_last_timestamp_seconds", kind: "gauge", labels: cluster, doc: "When the last cycle ended, in seconds since 1970.",
@@ -87,7 +87,7 @@ func rows() []row {
 	}
 }
 
-func flag(b bool) float64 {
+func oneIf(b bool) float64 {
 	if b {
 		return 1
 	}
