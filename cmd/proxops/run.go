@@ -266,6 +266,7 @@ func (g *agent) listen(r *repo.Repo, d *reconcile.Daemon) (*web.Server, error) {
 	return web.Listen(web.Config{
 		Listen: s.Listen, Token: token, CertFile: s.ListenTLS.CertFile, KeyFile: s.ListenTLS.KeyFile, ClientCAFile: s.ListenTLS.ClientCAFile,
 		Webhook: hook, Branch: s.Git.Branch, Reconcile: d.Kick, TaskTimeout: s.Reconcile.TaskTimeout, Log: g.log,
+		Pages: web.Pages(g.store, g.log),
 	}, g.store, g.metrics)
 }
 
