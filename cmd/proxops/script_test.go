@@ -49,6 +49,7 @@ func TestScript(t *testing.T) {
 			e.Values["stage"] = st
 			e.Defer(st.close)
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("KEYS", t.TempDir()) // outside of the repository
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -114,7 +115,8 @@ func cmdSim(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	st.token = line.Token
 	ts.Setenv("PROXOPS_PVE_TOKEN_VALUE", line.Token)
-	ts.Setenv("SIM_PASSWORD", line.Password)
+	_, uuid, _ := strings.Cut(line.Token, "=")
+	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("KEYS"), "token.txt"), []byte(uuid+"\n"), 0o600))
 	ts.Setenv("SIM_URL", st.srv.URL)
 	ts.Setenv("FILES", st.files.url)
 	ts.Setenv("SIM_FP", st.srv.Fingerprint)

@@ -108,8 +108,9 @@ func changeLines(a plan.Action) []line {
 	var out []line
 	width := 0
 	creating := a.Verb == plan.Create || a.Verb == plan.Clone || a.Verb == plan.Download
+	spell := spellerOf(a)
 	for _, c := range a.Changes {
-		l := line{path: Clean(c.Path), value: arrow(c, creating), impact: c.Impact, mixed: c.Impact != a.Power && a.Power != field.None}
+		l := line{path: Clean(c.Path), value: spell.arrow(c, creating), impact: c.Impact, mixed: c.Impact != a.Power && a.Power != field.None}
 		if c.Key != "" && c.Key != c.Path {
 			l.note = Clean(c.Key)
 		}
@@ -133,11 +134,11 @@ func (l line) text(st Style) string {
 	return s
 }
 
-func arrow(c field.Change, creating bool) string {
+func (s speller) arrow(c field.Change, creating bool) string {
 	if creating && c.Old == nil {
-		return value(c.New)
+		return s.value(c, c.New)
 	}
-	return value(c.Old) + " → " + value(c.New)
+	return s.value(c, c.Old) + " → " + s.value(c, c.New)
 }
 
 func value(v *wire.Value) string {
@@ -195,8 +196,9 @@ func findings(w io.Writer, st Style, p plan.Plan) {
 		case plan.WaitingRestart, plan.Skipped, plan.Unknown:
 			section()
 			fmt.Fprintf(w, "%s%s %s: %s\n", st.warn(string(o.State)+": "), object(o.Ref.Kind, o.Ref.Name), Clean(o.ID), Clean(o.Why))
+			spell := spellerOf(plan.Action{Kind: o.Kind, Changes: o.Waiting})
 			for _, c := range o.Waiting {
-				fmt.Fprintf(w, "    %s  %s%s\n", Clean(c.Path), arrow(c, false), st.dim("  "+Clean(c.Key)))
+				fmt.Fprintf(w, "    %s  %s%s\n", Clean(c.Path), spell.arrow(c, false), st.dim("  "+Clean(c.Key)))
 			}
 		}
 	}
