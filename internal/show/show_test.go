@@ -1,0 +1,75 @@
+package show
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/plan"
+	"github.com/proxops/proxops/internal/reconcile"
+	"github.com/proxops/proxops/internal/secret"
+	"github.com/proxops/proxops/internal/wire"
+)
+
+func text(s string) *wire.Value { v := wire.Plain(s); return &v }
+
+// TestSpelling: a plan speaks the language of manifests, and shows a value
+// that it cannot read as it is.
+func TestSpelling(t *testing.T) {
+	vm, _ := kind.Lookup("VM")
+	hidden := wire.Hidden(secret.New("canary"))
+	s := spellerOf(plan.Action{Kind: vm, Changes: []field.Change{{Path: "memory"}}})
+	key := "ssh-ed25519%20AAAAC3NzaC1lZDI1NTE5AAAAIBomuEixNlIjJ0Gm9QidL3uWkGG%20ops%40example.com"
+	for _, c := range []struct {
+		path string
+		v    *wire.Value
+		want string
+	}{
+		{"memory", text("8192"), "8GiB"},
+		{"memory", text("1500"), "1500MiB"},
+		{"memory", text("odd"), "odd"},
+		{"balloon", text("0"), "0"},
+		{"disks[3].size", text("32G"), "32G"},
+		{"disks[0].ssd", text("1"), "true"},
+		{"options.onboot", text("0"), "false"},
+		{"cpu.cores", text("1"), "1"},
+		{"cloud-init-data.ssh-keys", text(key), "ssh-ed25519 …dL3uWkGG ops@example.com"},
+		{"networks[12].vlan", nil, "(none)"},
+		{"cloud-init-data.ci-password-ref", &hidden, "(redacted)"},
+		{"pve-description", text("a\x1b[31m\nb"), `a\x1b[31m\nb`},
+		{"no.such.field", text("1"), "1"},
+	} {
+		if got := s.value(field.Change{Path: c.path}, c.v); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
+// TestOneLineForEachText: nothing that PVE or a repository holds can break a
+// line, colour the terminal or leave a Markdown cell.
+func TestOneLineForEachText(t *testing.T) {
+	vm, _ := kind.Lookup("VM")
+	evil := "x\n\x1b[2J| <script>`*\u202e"
+	r := reconcile.Report{Cluster: "lab", Plan: plan.Plan{
+		Actions: []plan.Action{{Verb: plan.Update, Kind: vm, Ref: kind.Ref{Kind: "VM", Name: evil}, Node: "n", ID: "100", Why: evil,
+			Changes: []field.Change{{Path: "pve-description", Key: "description", Old: text(evil), New: text("b")}}}},
+		Anomalies: []plan.Anomaly{{ID: evil, Anomaly: field.Anomaly{Path: evil, Text: evil, Todo: evil}}},
+		Notes:     []string{evil},
+	}}
+	var plain, md bytes.Buffer
+	Text(&plain, Style{}, []reconcile.Report{r})
+	Markdown(&md, []reconcile.Report{r})
+	for _, out := range []string{plain.String(), md.String()} {
+		if strings.ContainsAny(out, "\x1b\u202e") {
+			t.Errorf("control characters in %q", out)
+		}
+	}
+	if n := strings.Count(plain.String(), "\n"); n != 9 {
+		t.Errorf("%d lines:\n%s", n, plain.String())
+	}
+	if strings.Contains(md.String(), "<script>") {
+		t.Errorf("HTML in\n%s", md.String())
+	}
+}
