@@ -166,6 +166,10 @@ func paramNeeds(guest string, params wire.Params, vm, storages []string, create 
 			}
 			continue
 		}
+		if create && p.Key == "tags" { // asked on the guest alone, not on its pool (au-315)
+			out = append(out, Need{[]string{"VM.Config.Options"}, vm[:1], "tags"})
+			continue
+		}
 		out = append(out, keyNeeds(guest, p.Key, p.Value.String(), vm)...)
 	}
 	return out

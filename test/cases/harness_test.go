@@ -40,6 +40,7 @@ type lab struct {
 	w      *pvesim.World
 	dir    string
 	client *pve.Client
+	wire   http.RoundTripper // what the client's requests go over
 
 	settings string            // further lines of the cluster's entry
 	files    map[string]string // by path from the root
@@ -51,17 +52,23 @@ type lab struct {
 // story runs one case in a bubble of its own, where waiting takes no time.
 func story(t *testing.T, f func(l *lab), shape ...func(*pvesim.State)) {
 	t.Helper()
+	storyWith(t, pvesim.Options{Seed: 1}, f, shape...)
+}
+
+func storyWith(t *testing.T, o pvesim.Options, f func(l *lab), shape ...func(*pvesim.State)) {
+	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, dir, state(t, shape...))
+		l := newLab(t, dir, o, state(t, shape...))
 		defer l.w.Stop()
 		f(l)
 	})
 }
 
-func newLab(t testing.TB, dir string, s pvesim.State) *lab {
-	return &lab{TB: t, dir: dir, files: map[string]string{}, w: pvesim.New(pvesim.Options{Seed: 1}, s),
-		env: map[string]string{"PROXOPS_PVE_TOKEN_VALUE": rootToken}}
+func newLab(t testing.TB, dir string, o pvesim.Options, s pvesim.State) *lab {
+	l := &lab{TB: t, dir: dir, files: map[string]string{}, w: pvesim.New(o, s), env: map[string]string{"PROXOPS_PVE_TOKEN_VALUE": rootToken}}
+	l.wire = l.w
+	return l
 }
 
 // state is a cluster of two nodes with directory, thin and shared storage.
@@ -210,7 +217,7 @@ func (l *lab) connect(c *repo.Cluster) (*pve.Client, error) {
 		if reconcile.UsesTicket(c) {
 			auth = pve.Credentials{User: c.Secrets.User, Password: c.Secrets.Password}
 		}
-		client, err := pve.New(pve.Config{Name: "lab", Endpoints: []string{c.Config.BaseURL}, Nodes: c.Config.Nodes, Transport: l.w, Auth: auth})
+		client, err := pve.New(pve.Config{Name: "lab", Endpoints: append([]string{c.Config.BaseURL}, c.Config.Endpoints...), Nodes: c.Config.Nodes, Transport: l.wire, Auth: auth})
 		if err != nil {
 			return nil, err
 		}
