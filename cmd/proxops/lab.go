@@ -31,6 +31,9 @@ type labFlags struct {
 	guests   int
 }
 
+// statLag is how old the figures of /cluster/resources are on a real node at most.
+const statLag = 10 * time.Second
+
 // ready is the line that lab prints when it can be used.
 type ready struct {
 	URL         string `json:"url"`
@@ -59,8 +62,9 @@ A fault is a list of settings, such as
   --faults node-down,p=0.001,delay=30s
 Kinds are reset, error, slow, lost, truncate, task-fail, task-warn,
 lock-timeout and node-down; p is the probability [1], count how often at most,
-status the answer of error [500], delay the time of slow and node-down. A path
-of a worker is /nodes/NODE/tasks/TYPE. Equal seeds give equal faults.`,
+status the answer of error [500], delay the time of slow [5s] and of node-down
+[30s]. What happens in a worker has no method and the path
+/nodes/NODE/tasks/TYPE. Equal seeds and calls give equal faults.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.lab(cmd, f) },
 	}
 	fl := c.Flags()
@@ -69,7 +73,7 @@ of a worker is /nodes/NODE/tasks/TYPE. Equal seeds give equal faults.`,
 	fl.IntVar(&f.nodes, "nodes", 1, "nodes of the cluster, 1-32")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of everything that is drawn")
 	fl.DurationVar(&f.latency, "latency", 0, "added to every call, such as 20ms")
-	fl.Float64Var(&f.pace, "pace", 1, "how long tasks take: 1 as on a real node, 0 no time")
+	fl.Float64Var(&f.pace, "pace", 1, "how long tasks take, and how old lists are: 1 as on a real node, 0 no time")
 	fl.StringArrayVar(&f.faults, "faults", nil, "a fault to inject; may be given several times")
 	fl.StringVar(&f.state, "state", "", "directory that keeps the state over restarts")
 	fl.StringVar(&f.from, "from", "", "snapshot file to load the estate from")
@@ -101,8 +105,15 @@ func (a *app) lab(cmd *cobra.Command, f labFlags) error {
 	if f.recorded != "" && !cmd.Flags().Changed("pace") { // the recordings say what happens, not how slowly
 		pace, authDelay = 0, 50*time.Millisecond
 	}
-	w := pvesim.New(pvesim.Options{Seed: f.seed, TimeScale: pace, AuthDelay: authDelay, Latency: f.latency, Faults: faults}, state)
+	w := pvesim.New(pvesim.Options{
+		Seed: f.seed, TimeScale: pace, AuthDelay: authDelay, Latency: f.latency, StatLag: time.Duration(pace * float64(statLag)), Faults: faults,
+	}, state)
 	defer w.Stop()
+	if f.state != "" { // before anything is promised
+		if err := w.Save(f.state); err != nil {
+			return err
+		}
+	}
 	srv, err := w.Serve(f.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", f.listen, err)

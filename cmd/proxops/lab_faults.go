@@ -39,6 +39,12 @@ func parseFault(text string) (pvesim.Fault, error) {
 		}
 		return f, fmt.Errorf("%q is not one of %s", kind, strings.Join(names, ", "))
 	}
+	switch f.Kind {
+	case pvesim.FaultSlow:
+		f.Delay = 5 * time.Second
+	case pvesim.FaultNodeDown:
+		f.Delay = 30 * time.Second
+	}
 	if !more {
 		return f, nil
 	}

@@ -94,6 +94,9 @@ func (w *World) serve(a *Actor, c *call, isAPI bool, apiPath string, segments []
 	if res := w.strike(a, before, segments); res != nil {
 		return res
 	}
+	if !w.local().Online() { // nobody is there to answer
+		return &response{cut: true}
+	}
 	data, perr := w.call(a, c, apiPath, segments, query, entry)
 	var res *response
 	if perr != nil {

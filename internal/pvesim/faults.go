@@ -1,7 +1,11 @@
 package pvesim
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,7 +24,7 @@ const (
 
 	FaultTaskFail    FaultKind = "task-fail"    // the worker ends with an error before it does anything
 	FaultTaskWarn    FaultKind = "task-warn"    // the worker ends in WARNINGS
-	FaultLockTimeout FaultKind = "lock-timeout" // a guest's lock is not to be had
+	FaultLockTimeout FaultKind = "lock-timeout" // a lock (of a guest, a storage) is not to be had
 	FaultNodeDown    FaultKind = "node-down"    // the node asked for goes down for Delay
 )
 
@@ -28,7 +32,7 @@ const (
 type Fault struct {
 	Kind FaultKind
 	// Method and Path choose the requests: "" and "" are all; Path is a path.Match pattern on the API path, "*" spanning one segment,
-	// and a trailing "/**" everything below.
+	// and a trailing "/**" everything below. What happens in a worker has no method, and the path /nodes/NODE/tasks/TYPE.
 	Method, Path string
 	// P is the probability, 0 to 1.
 	P float64
@@ -40,28 +44,41 @@ type Fault struct {
 	Delay time.Duration
 }
 
+// faults draws what goes wrong. Whether a fault strikes follows from the seed, the fault's place in the list, the call's method and
+// path, and how often that call was made before: neither the order of calls to other paths nor anything else that is drawn changes it.
 type faults struct {
-	w    *World
+	seed uint64
 	list []*Fault
+	made map[faultCall]uint64
+}
+
+// faultCall is a call as faults count it: by the fault, and by the method and path with the drawn parts of UPIDs left out.
+type faultCall struct {
+	fault        int
+	method, path string
+}
+
+func (f *faults) set(list []Fault) {
+	f.list, f.made = nil, map[faultCall]uint64{}
+	for _, x := range list {
+		f.list = append(f.list, &x)
+	}
 }
 
 // SetFaults replaces the faults to come.
 func (w *World) SetFaults(list ...Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.faults.list = nil
-	for _, f := range list {
-		w.faults.list = append(w.faults.list, &f)
-	}
+	w.faults.set(list)
 }
 
 // draw returns the first fault of the given kinds that strikes this call.
 func (f *faults) draw(method, p string, kinds ...FaultKind) *Fault {
-	for _, x := range f.list {
-		if !hasKind(kinds, x.Kind) || x.Count < 0 || x.Method != "" && x.Method != method || !pathMatches(x.Path, p) {
+	for i, x := range f.list {
+		if !slices.Contains(kinds, x.Kind) || x.Count < 0 || x.Method != "" && x.Method != method || !pathMatches(x.Path, p) {
 			continue
 		}
-		if x.P < 1 && f.w.rng.Float64() >= x.P {
+		if x.P < 1 && f.chance(faultCall{i, method, stablePath(p)}) >= x.P {
 			continue
 		}
 		if x.Count > 0 {
@@ -74,15 +91,40 @@ func (f *faults) draw(method, p string, kinds ...FaultKind) *Fault {
 	return nil
 }
 
+// chance is a number in [0,1) for the next call of its kind.
+func (f *faults) chance(c faultCall) float64 {
+	n := f.made[c]
+	f.made[c] = n + 1
+	h := sha256.Sum256(fmt.Appendf(nil, "%d/%d/%s %s/%d", f.seed, c.fault, c.method, c.path, n))
+	return float64(binary.BigEndian.Uint64(h[:8])>>11) / (1 << 53)
+}
+
+// stablePath leaves of a UPID in a path its type and id: process numbers and times differ from run to run.
+func stablePath(p string) string {
+	parts := strings.Split(p, "/")
+	for i, s := range parts {
+		if f := strings.Split(s, ":"); f[0] == "UPID" && len(f) > 6 {
+			parts[i] = f[5] + ":" + f[6]
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
 // hit draws a fault for what an actor does outside the dispatcher.
 func (f *faults) hit(a *Actor, kind FaultKind) bool {
 	method, p, _ := strings.Cut(a.Cause, " ")
+	if a.task != nil {
+		method, p = "", taskPath(a)
+	}
 	return f.draw(method, p, kind) != nil
 }
 
+// taskPath is what a worker is called in the paths of faults.
+func taskPath(a *Actor) string { return "/nodes/" + a.Node + "/tasks/" + a.task.Type }
+
 // task draws a fault for a worker. Its path is that of the task: /nodes/NODE/tasks/TYPE.
 func (f *faults) task(a *Actor) error {
-	x := f.draw("", "/nodes/"+a.Node+"/tasks/"+a.task.Type, FaultTaskFail, FaultTaskWarn)
+	x := f.draw("", taskPath(a), FaultTaskFail, FaultTaskWarn)
 	switch {
 	case x == nil:
 		return nil
@@ -91,15 +133,6 @@ func (f *faults) task(a *Actor) error {
 		return nil
 	}
 	return die("injected task failure")
-}
-
-func hasKind(kinds []FaultKind, k FaultKind) bool {
-	for _, x := range kinds {
-		if x == k {
-			return true
-		}
-	}
-	return false
 }
 
 func pathMatches(pattern, p string) bool {

@@ -26,6 +26,12 @@ func (a *Actor) Lock(name string, wait time.Duration, text string, f func() erro
 		defer func() { a.held[name]-- }()
 		return f()
 	}
+	if a.w.faults.hit(a, FaultLockTimeout) {
+		if err := a.Sleep(wait); err != nil {
+			return err
+		}
+		return die("%s", text)
+	}
 	if err := a.acquire(name, wait, text); err != nil {
 		return err
 	}
@@ -47,12 +53,6 @@ func (a *Actor) LockGuest(kind string, vmid int, f func() error) error {
 		file = fmt.Sprintf("/run/lock/lxc/pve-config-%d.lock", vmid)
 	}
 	text := fmt.Sprintf("can't lock file '%s' - got timeout", file)
-	if a.w.faults.hit(a, FaultLockTimeout) {
-		if err := a.Sleep(guestLockWait); err != nil {
-			return err
-		}
-		return die("%s", text)
-	}
 	return a.Lock("guest/"+file, guestLockWait, text, f)
 }
 

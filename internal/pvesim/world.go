@@ -55,6 +55,8 @@ type State struct {
 	Tasks  []*Task
 	PID    int
 	Booted time.Time
+	// Starts counts the worlds made of this state, so that one that goes on draws no MAC or uuid a second time.
+	Starts uint64
 }
 
 // HAResource is a guest under HA.
@@ -105,13 +107,12 @@ func New(o Options, s State) *World {
 	if o.KeepRequests == 0 {
 		o.KeepRequests = 10000
 	}
-	w := &World{State: s, opts: o, rng: rand.New(rand.NewPCG(o.Seed, 0x9e3779b97f4a7c15)), locks: locks{}, taskIndex: map[string]*Task{}}
+	w := &World{State: s, opts: o, rng: rand.New(rand.NewPCG(o.Seed, 0x9e3779b97f4a7c15+s.Starts)), locks: locks{}, taskIndex: map[string]*Task{}}
+	w.Starts++
 	w.ctx, w.stop = context.WithCancel(context.Background())
-	w.faults.w = w
 	w.log.keep = o.KeepRequests
-	for _, f := range o.Faults {
-		w.faults.list = append(w.faults.list, &f)
-	}
+	w.faults.seed = o.Seed
+	w.faults.set(o.Faults)
 	w.complete()
 	w.handlers = map[string]handler{}
 	for _, r := range routes() {
@@ -171,7 +172,8 @@ func (w *World) View(f func(s *State)) {
 	w.shelves = nil
 }
 
-// Save writes the state to dir/state.json, replacing it in one step.
+// Save writes the state to dir/state.json, replacing it in one step: a process that is killed leaves the old file or the new one. What
+// it leaves half-written beside them is removed by the next LoadState.
 func (w *World) Save(dir string) error {
 	w.mu.Lock()
 	b, err := json.MarshalIndent(&w.State, "", " ")
@@ -199,6 +201,15 @@ func (w *World) Save(dir string) error {
 // LoadState reads what Save wrote; found is false when there is nothing yet.
 func LoadState(dir string) (s State, found bool, err error) {
 	name := filepath.Join(dir, "state.json")
+	litter, err := filepath.Glob(filepath.Join(dir, "state-*"))
+	if err != nil {
+		return s, false, err
+	}
+	for _, l := range litter { // of a world that was killed while it saved
+		if err := os.Remove(l); err != nil {
+			return s, false, err
+		}
+	}
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
