@@ -53,9 +53,10 @@ func TestRandomEstates(t *testing.T) {
 			if checked.Claims == 0 || checked.Objects != len(res.Manifests) {
 				t.Errorf("checked %+v of %d", checked, len(res.Manifests))
 			}
-			_, third := e.adopt(adopt.Options{}) // with its own files there
-			if !bytes.Equal(first.Stream(), third.Stream()) {
-				t.Error("adopted over its own files, the manifests differ")
+			if guests < 1000 {
+				if _, third := e.adopt(adopt.Options{}); !bytes.Equal(first.Stream(), third.Stream()) { // with its own files there
+					t.Error("adopted over its own files, the manifests differ")
+				}
 			}
 			t.Logf("%d manifests, %d claims, %d listed, %.3f calls a guest, %v", len(res.Manifests), checked.Claims, checked.Listed, float64(res.Reads)/float64(total), took.Round(time.Millisecond))
 		})
