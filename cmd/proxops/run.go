@@ -51,6 +51,7 @@ type agent struct {
 	metrics  *web.Metrics
 	journal  *journal.Journal // nil = none could be had
 	coord    *coord.Coordinator
+	tell     *teller
 
 	mu   sync.Mutex
 	told bool // of settings that need a restart
@@ -75,6 +76,9 @@ func (a *app) daemon(ctx context.Context) error {
 	if g.coord, err = g.coordinator(r, started); err != nil {
 		return err
 	}
+	g.tell = g.newTeller()
+	g.configure(reconcile.Desired{Settings: s})
+	defer g.tell.close()
 	d := reconcile.NewDaemon(g.options())
 	server, err := g.listen(r, d)
 	if err != nil {
@@ -112,6 +116,7 @@ func (g *agent) options() reconcile.DaemonOptions {
 		Gone: func(cluster string) {
 			g.store.Remove(cluster)
 			g.metrics.Forget(cluster)
+			g.tell.gone(cluster)
 		},
 	}
 	if g.coord != nil {
@@ -211,6 +216,7 @@ func (g *agent) observe(st reconcile.Standing) {
 func (g *agent) finished(rep, previous *reconcile.Report) {
 	g.metrics.Cycle(rep)
 	g.note(journal.Entries(rep, previous)...)
+	g.tell.finished(rep)
 }
 
 // note writes to the journal. A journal that cannot be written stops nothing.
@@ -239,6 +245,7 @@ func (g *agent) looked(d reconcile.Desired) {
 		return
 	}
 	_ = g.app.level.UnmarshalText([]byte(d.Settings.Log.Level))
+	g.configure(d)
 	fixed := func(s *repo.Settings) []any {
 		return []any{s.Listen, s.ListenAuth, s.ListenTLS, s.WebhookAuth, s.DataDir, s.Etcd, s.Log.Format}
 	}

@@ -59,6 +59,8 @@ type Report struct {
 	Abort   error         // why the cycle ended early; nil = it did not
 	Reads   int64         // GETs
 	Writes  int64         // other requests
+
+	BadFiles bool // Abort is why the desired state could not be loaded; PVE was not asked
 }
 
 // Object is one object's state after the cycle.
@@ -95,6 +97,7 @@ func Cycle(ctx context.Context, o Options) (rep Report) {
 func (rep *Report) run(ctx context.Context, o Options) error {
 	c, err := o.Load(ctx)
 	if err != nil {
+		rep.BadFiles = true
 		return err
 	}
 	rep.Commit = c.Commit

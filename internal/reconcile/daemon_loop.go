@@ -18,8 +18,9 @@ import (
 	"github.com/proxops/proxops/internal/repo"
 )
 
-// errStopping ends a cycle that has not begun to write when the daemon stops.
-var errStopping = errors.New("the agent is stopping")
+// ErrStopping is in the error of a cycle that ended early because the daemon
+// stops or its cluster is no longer declared.
+var ErrStopping = errors.New("the agent is stopping")
 
 // loop is one cluster's loop. Its cycles never overlap: one goroutine runs
 // them all.
@@ -179,12 +180,11 @@ func (l *loop) cycle(own context.Context) time.Duration {
 	case <-l.kick:
 	default:
 	}
-	desired := l.d.src.look(own, l.d.src.age())
 	now := time.Now()
 	l.update(func(s *Standing) {
 		s.Running, s.Started, s.LastSign, s.Next, s.Active = true, now, now, time.Time{}, nil
-		s.Every = desired.every()
 	})
+	desired := l.d.src.look(own, l.d.src.age())
 	previous := l.st.Report // only this goroutine sets it
 	rep := l.attempt(own, desired, previous)
 	failures := l.judge(desired, rep, previous)
@@ -192,7 +192,7 @@ func (l *loop) cycle(own context.Context) time.Duration {
 	l.update(func(s *Standing) {
 		s.Running, s.Report, s.LastSign, s.Active = false, rep, rep.Finished, nil
 		s.Failures, s.Cycles = failures, s.Cycles+1
-		s.Next = time.Now().Add(d)
+		s.Every, s.Next = desired.every(), time.Now().Add(d)
 	})
 	if l.d.o.Finished != nil {
 		l.d.o.Finished(rep, previous)
@@ -218,7 +218,7 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 		}
 		close(stop)
 		if !writing.Load() {
-			cancel(errStopping)
+			cancel(ErrStopping)
 		}
 	}()
 	rep := Cycle(strictContext{ctx, own}, Options{
@@ -235,11 +235,14 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 		Planned: func(plan.Plan) error {
 			writing.Store(true)
 			if l.ended() {
-				return errStopping
+				return ErrStopping
 			}
 			return nil
 		},
 	})
+	if rep.Abort != nil && l.ended() && !errors.Is(rep.Abort, ErrStopping) {
+		rep.Abort = fmt.Errorf("%w: %w", ErrStopping, rep.Abort)
+	}
 	if rep.Commit == "" { // the files have faults: they are still that commit's
 		rep.Commit = desired.Commit
 	}
@@ -255,7 +258,7 @@ func (l *loop) judge(desired Desired, rep, previous *Report) int {
 	attrs := []any{"commit", short(rep.Commit), "took", rep.Finished.Sub(rep.Started).Round(time.Millisecond), "objects", c.Objects,
 		"done", c.ActionsOK, "errors", c.ActionsError, "anomalies", c.Anomalies}
 	switch {
-	case errors.Is(rep.Abort, errStopping) || l.ended() && rep.Abort != nil:
+	case errors.Is(rep.Abort, ErrStopping):
 		l.log.Info("cycle ended early: the agent is stopping")
 		return l.st.Failures
 	case rep.Abort != nil:

@@ -1,7 +1,12 @@
 package repo
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"text/template"
 
 	"github.com/proxops/proxops/internal/yamldoc"
 )
@@ -57,6 +62,16 @@ var ProcessKeys = []Key[Settings]{
 		func(s *Settings) *string { return &s.Git.AllowedSigners }),
 	number("git.max-packs", 2, 100000, "200", "packs that the mirror may gather before it is cloned anew",
 		func(s *Settings) *int { return &s.Git.MaxPacks }),
+	oneOf("git.status.provider", "nothing is told", "tell this kind of forge, on each commit, what became of it on each cluster",
+		func(s *Settings) *string { return &s.Git.Status.Provider }, "github", "gitlab", "gitea", "forgejo"),
+	text("git.status.api-url", "URL", "from git.url", "the forge's API, such as https://git.example.org/api/v4",
+		func(s *Settings) *string { return &s.Git.Status.APIURL }),
+	text("git.status.repository", "owner/name", "from git.url", "the repository's name in the forge",
+		func(s *Settings) *string { return &s.Git.Status.Repository }),
+	text("git.status.token", "key of the secrets file", "the git token", "entry of secrets: that holds a token that may write commit statuses",
+		func(s *Settings) *string { return &s.Git.Status.Token }),
+	text("git.status.link", "URL", "", "where a commit's status leads to, such as the dashboard",
+		func(s *Settings) *string { return &s.Git.Status.Link }),
 
 	duration("reconcile.poll-interval", "30s", "between two looks at git and PVE",
 		func(s *Settings) *timeDuration { return &s.PollInterval }).flag("--git-poll-sec"),
@@ -161,7 +176,29 @@ func loadNotifications(s *Settings, n *yamldoc.Node) error {
 		if one.Name == "" || one.URL == "" {
 			return fmt.Errorf("[%d]: needs name and url", i)
 		}
+		if err := checkNotification(one, s.Notify); err != nil {
+			return fmt.Errorf("[%d].%w", i, err)
+		}
 		s.Notify = append(s.Notify, one)
+	}
+	return nil
+}
+
+// checkNotification finds what would only show when there is something to tell.
+func checkNotification(n Notification, others []Notification) error {
+	if slices.ContainsFunc(others, func(o Notification) bool { return o.Name == n.Name }) {
+		return fmt.Errorf("name: %q is there twice", n.Name)
+	}
+	for _, e := range n.Events {
+		if !slices.Contains(NotifyEvents, e) {
+			return fmt.Errorf("events: %q is not an event: there are %s", e, strings.Join(NotifyEvents, ", "))
+		}
+	}
+	if strings.Contains(n.URL, "://") {
+		return errors.New("url: is the name of an entry of the secrets-file, not the URL itself, which is a secret")
+	}
+	if _, err := template.New("template").Funcs(template.FuncMap{"json": json.Marshal}).Parse(n.Template); err != nil {
+		return errors.New(strings.Replace(err.Error(), "template: template:", "template: line ", 1))
 	}
 	return nil
 }
@@ -169,7 +206,7 @@ func loadNotifications(s *Settings, n *yamldoc.Node) error {
 var notifyKeys = []Key[Notification]{
 	text("name", "text", "", "name in messages", func(n *Notification) *string { return &n.Name }),
 	text("url", "key of the secrets file", "", "entry of secrets: with the service URL", func(n *Notification) *string { return &n.URL }),
-	list("events", "list of event", "all", "what to tell", func(n *Notification) *[]string { return &n.Events }),
+	list("events", "list of event", "all", "what to tell: "+strings.Join(NotifyEvents, ", "), func(n *Notification) *[]string { return &n.Events }),
 	list("clusters", "list of cluster", "all", "of which clusters", func(n *Notification) *[]string { return &n.Clusters }),
 	text("template", "Go template", "built in", "the text", func(n *Notification) *string { return &n.Template }),
 }

@@ -51,11 +51,24 @@ type GitSettings struct {
 	CAFile         string
 	AllowedSigners string
 	MaxPacks       int
+	Status         StatusSettings
+}
+
+// StatusSettings are git.status.*: telling the forge what became of a commit.
+type StatusSettings struct {
+	Provider   string // github, gitlab, gitea or forgejo; "" = nothing is told
+	APIURL     string // "" = derived from git.url
+	Repository string // owner/name; "" = derived from git.url
+	Token      string // entry of the process's secrets; "" = the git token
+	Link       string // where a status leads to, such as the dashboard's URL
 }
 
 // ListenTLS are listen-tls.*: client certificates for a listener beyond
 // loopback. The paths are absolute.
 type ListenTLS struct{ CertFile, KeyFile, ClientCAFile string }
+
+// NotifyEvents are the events that notifications can tell.
+var NotifyEvents = []string{"drift", "corrected", "failed", "recovered", "anomaly", "prune-suppressed"}
 
 // Notification is one entry of notifications.
 type Notification struct {
