@@ -100,7 +100,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		case <-d.src.due:
 		case <-tick.C:
 		}
-		now := d.src.look(ctx, d.src.age())
+		now := d.src.look(ctx, 0)
 		if ctx.Err() != nil {
 			break
 		}
@@ -116,7 +116,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.o.Looked(now)
 		}
 		before = now
-		tick.Reset(now.every())
+		tick.Reset(now.nextLook())
 	}
 	d.log.Info("stopping: nothing new is started", "grace", d.o.Grace)
 	close(d.stop)

@@ -37,6 +37,7 @@ type Desired struct {
 	Err      error     // stops all clusters: nothing can be loaded
 
 	loaded map[string]repo.Loaded
+	local  bool
 }
 
 // load gives one cluster's desired state out of the look.
@@ -56,6 +57,15 @@ func (d Desired) every() time.Duration {
 		return defaultEvery
 	}
 	return d.Settings.PollInterval
+}
+
+// nextLook is the time until the next look. A work tree is looked at twice in
+// an interval, since nothing tells of its edits for sure; a forge is asked once.
+func (d Desired) nextLook() time.Duration {
+	if d.local {
+		return d.every() / 2
+	}
+	return d.every()
 }
 
 // differs reports whether clusters should look again at once: the commit moved
@@ -106,12 +116,13 @@ func (s *source) invalidate() {
 	}
 }
 
-// age is how old a look may be for a cycle to use it: half the interval, so
-// that many clusters share one.
+// age is how old a look may be for a cycle to use it. The daemon looks at least
+// once in an interval, so that cycles seldom wait for a look; they do when the
+// last one took long, or something is known to have changed.
 func (s *source) age() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last.every() / 2
+	return s.last.every() * 3 / 2
 }
 
 // latest is the last look, however old.
@@ -121,38 +132,55 @@ func (s *source) latest() Desired {
 	return s.last
 }
 
-// look gives a look that is no older than maxAge, and not from before the last
-// invalidate. When there is an older one and the new one takes long, such as a
-// fetch from a forge that hangs, the older is given.
+// look gives the last look. When that is older than maxAge a new one begins,
+// but nobody waits for it: cycles keep to their schedule. After invalidate, and
+// with a maxAge of 0, the new one is waited for; when it takes long, such as a
+// fetch from a forge that hangs, the older is given all the same.
 func (s *source) look(ctx context.Context, maxAge time.Duration) Desired {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := !s.last.At.IsZero()
 	if s.fresh && time.Since(s.last.At) < maxAge {
-		defer s.mu.Unlock()
 		return s.last
 	}
-	ch := s.running
-	if ch == nil {
-		ch = make(chan struct{})
-		s.running = ch
-		s.again = false
-		go s.refresh(context.WithoutCancel(ctx), ch)
+	if s.begin(ctx); have && s.fresh && maxAge > 0 {
+		return s.last // it is only old: the next cycle has the new one
 	}
-	have := !s.last.At.IsZero()
-	s.mu.Unlock()
 	var patience <-chan time.Time
 	if have {
 		t := time.NewTimer(lookPatience)
 		defer t.Stop()
 		patience = t.C
 	}
-	select {
-	case <-ch:
-	case <-patience:
-	case <-ctx.Done():
+	// A look that was under way when something changed may have missed it:
+	// then the one after it is waited for.
+	for range 2 {
+		ch, enough := s.begin(ctx), false
+		s.mu.Unlock()
+		select {
+		case <-ch:
+		case <-patience:
+			enough = true
+		case <-ctx.Done():
+			enough = true
+		}
+		s.mu.Lock()
+		if s.fresh || enough {
+			break
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.last
+}
+
+// begin begins a look where none is under way, and gives what is closed at its
+// end. The lock is held.
+func (s *source) begin(ctx context.Context) chan struct{} {
+	if s.running == nil {
+		s.running = make(chan struct{})
+		s.again = false
+		go s.refresh(context.WithoutCancel(ctx), s.running)
+	}
+	return s.running
 }
 
 // refresh is one look.
@@ -196,6 +224,7 @@ func (s *source) read(ctx context.Context, before Desired) (now Desired) {
 		return now
 	}
 	s.tell(state, before)
+	now.local = state.Tree.Local
 	now.Source, now.Commit = state.Tree.Root, state.Tree.Head.Hash
 	names, err := r.Clusters()
 	if err != nil {
