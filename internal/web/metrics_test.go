@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/proxops/proxops/internal/reconcile"
 )
 
 var update = flag.Bool("update", false, "write the generated documents")
