@@ -120,9 +120,9 @@ const audit = `(() => {
 })()`
 
 func TestBrowserPages(t *testing.T) {
-	ctx, seen := browser(t)
 	srv := httptest.NewServer(Pages(filledPages(), nil))
-	defer srv.Close()
+	t.Cleanup(srv.Close) // after the browser, which holds a stream open
+	ctx, seen := browser(t)
 	shots := os.Getenv("PROXOPS_SHOTS")
 	if shots == "" {
 		shots = t.TempDir()
@@ -145,11 +145,9 @@ func TestBrowserPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, path := range pagesOf {
-			began := time.Now()
 			if err := open(ctx, srv.URL+path); err != nil {
 				t.Fatalf("%s %s: %v", look.name, path, err)
 			}
-			opened := time.Since(began)
 			faults, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](audit))
 			if err != nil {
 				t.Fatalf("%s %s: %v", look.name, path, err)
@@ -161,7 +159,6 @@ func TestBrowserPages(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s %s: %v", look.name, path, err)
 			}
-			t.Logf("%s %s: open %v, all %v", look.name, path, opened, time.Since(began))
 			name := filepath.Join(shots, look.name+"-"+string(rune('a'+i))+".png")
 			if err := os.WriteFile(name, png, 0o644); err != nil {
 				t.Fatal(err)
@@ -181,10 +178,10 @@ func open(ctx context.Context, url string) error {
 }
 
 func TestBrowserLiveAndFilter(t *testing.T) {
-	ctx, seen := browser(t)
 	store := filledPages()
 	srv := httptest.NewServer(Pages(store, nil))
-	defer srv.Close()
+	t.Cleanup(srv.Close)
+	ctx, seen := browser(t)
 	rows := func() int {
 		t.Helper()
 		n, err := chromedp.Run(ctx, chromedp.Evaluate[int](`[...document.querySelectorAll("#objects tbody tr")].filter((r) => !r.hidden).length`))

@@ -75,13 +75,24 @@
   wire();
   filter();
   if (!window.EventSource) return;
-  const source = new EventSource("/events");
-  source.addEventListener("hello", (e) => {
-    const v = JSON.parse(e.data).version;
-    say("live", "good");
-    if (version && v !== version || v !== Number(document.body.dataset.version)) soon();
-    version = v;
-  });
-  source.addEventListener("change", (e) => { version = JSON.parse(e.data).version; soon(); });
-  source.onerror = () => say("not connected", "warn");
+  // A browser grants few connections to one host, so only a page that is seen
+  // holds one.
+  let source = null;
+  const connect = () => {
+    if (source || document.hidden) return;
+    source = new EventSource("/events");
+    source.addEventListener("hello", (e) => {
+      const v = JSON.parse(e.data).version;
+      say("live", "good");
+      if (v !== (version || Number(document.body.dataset.version))) soon();
+      version = v;
+    });
+    source.addEventListener("change", (e) => { version = JSON.parse(e.data).version; soon(); });
+    source.onerror = () => say("not connected", "warn");
+  };
+  const disconnect = () => { if (source) source.close(); source = null; };
+  document.addEventListener("visibilitychange", () => { if (document.hidden) disconnect(); else connect(); });
+  addEventListener("pagehide", disconnect);
+  addEventListener("pageshow", connect);
+  connect();
 })();
