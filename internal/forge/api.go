@@ -104,7 +104,7 @@ func derive(gitURL, provider string) (base, name string) {
 		if u.Scheme == "https" || u.Scheme == "http" { // the port of ssh says nothing of the API
 			scheme, host = u.Scheme, u.Host
 		}
-	} else if before, after, ok := strings.Cut(gitURL, ":"); ok && !strings.Contains(before, "/") {
+	} else if before, after, ok := strings.Cut(gitURL, ":"); ok && !strings.Contains(before, "/") && !strings.HasPrefix(after, "//") {
 		_, h, found := strings.Cut(before, "@")
 		if !found {
 			h = before

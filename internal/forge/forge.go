@@ -157,6 +157,9 @@ func verdict(rep *reconcile.Report) (State, string, bool) {
 		}
 	}
 	text := fmt.Sprintf("%d objects", c.Objects)
+	if c.Objects == 1 {
+		text = "1 object"
+	}
 	for _, n := range []struct {
 		n    int
 		what string

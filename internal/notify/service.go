@@ -3,6 +3,7 @@ package notify
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"mime"
@@ -157,6 +158,10 @@ func newRedactor(raw string) *redactor {
 			add(u.User.String())
 			add(u.User.Username())
 			add(password)
+			name := u.User.Username() // as logins carry them, should a server repeat one
+			for _, login := range []string{"\x00" + name + "\x00" + password, name + ":" + password, password} {
+				parts[base64.StdEncoding.EncodeToString([]byte(login))] = true
+			}
 		}
 		if u.Scheme == slack.Scheme { // its host is a channel or a part of the token
 			add(u.Host)
@@ -178,7 +183,7 @@ func newRedactor(raw string) *redactor {
 func anyOf(parts map[string]bool) *regexp.Regexp {
 	var quoted []string
 	for p := range parts {
-		if !slices.Contains([]string{"hook", "hooks", "json", "true", "http", "https", "title", "text", "message", "template"}, strings.ToLower(p)) {
+		if p != "" && !slices.Contains([]string{"hook", "hooks", "json", "true", "http", "https", "title", "text", "message", "template"}, strings.ToLower(p)) {
 			quoted = append(quoted, regexp.QuoteMeta(p))
 		}
 	}
