@@ -1,0 +1,82 @@
+package reconcile
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	git "github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/proxops/proxops/internal/pvesim"
+	"github.com/proxops/proxops/internal/repo"
+)
+
+// In URL mode new commits are followed; while the remote is away the last good
+// commit is reconciled, and said to be stale.
+func TestFollowsRemote(t *testing.T) {
+	e := newEstate(t, pvesim.Options{}, "lab")
+	defer e.stop()
+	r, err := git.PlainInit(e.dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func() string {
+		t.Helper()
+		w, err := r.Worktree()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.AddWithOptions(&git.AddOptions{All: true}); err != nil {
+			t.Fatal(err)
+		}
+		h, err := w.Commit("change", &git.CommitOptions{Author: &object.Signature{Name: "a", Email: "a@example.org", When: time.Now()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.String()
+	}
+	first := commit()
+	home := t.TempDir()
+	config := filepath.Join(home, "proxops.yaml")
+	if err := os.WriteFile(config, []byte("reconcile: {poll-interval: 1h}\ngit: {url: "+e.dir+"}\ndata-dir: "+filepath.Join(home, "data")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := e.options()
+	o.Open = func() (*repo.Repo, error) {
+		return repo.Open(repo.Options{Dir: home, Env: map[string]string{"PROXOPS_PVE_TOKEN_VALUE": labToken}, Overrides: repo.Overrides{Config: config}})
+	}
+	until := func(what string, ok func(*Report) bool) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			e.mu.Lock()
+			rep := e.standing["lab"].Report
+			e.mu.Unlock()
+			if rep != nil && ok(rep) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("not seen: %s; the last cycle: %+v", what, rep)
+			}
+		}
+	}
+	e.run(o, func(d *Daemon) {
+		until("the first commit", func(r *Report) bool { return r.Commit == first && r.Converged() && !r.Stale })
+		e.vms("lab", vmText("web", 100, "512MiB"), vmText("db", 101, "512MiB"))
+		second := commit()
+		d.Kick("push webhook")
+		until("the second commit", func(r *Report) bool { return r.Commit == second && len(r.Objects) == 2 && r.Converged() })
+		away := e.dir + ".away"
+		if err := os.Rename(e.dir, away); err != nil {
+			t.Fatal(err)
+		}
+		d.Kick("test")
+		until("a stale cycle", func(r *Report) bool { return r.Commit == second && r.Stale && r.Converged() })
+		if err := os.Rename(away, e.dir); err != nil {
+			t.Fatal(err)
+		}
+		d.Kick("test")
+		until("fresh again", func(r *Report) bool { return r.Commit == second && !r.Stale })
+	})
+}
