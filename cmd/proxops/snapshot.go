@@ -25,11 +25,13 @@ with their configs, pending changes and snapshots, storages with their contents,
 pools and options. proxops lab --from FILE then simulates that estate, so that it
 can stand in a bug report.
 
-Replaced, each always by the same: names of the cluster, its nodes, guests, pools
-and snapshots, MAC and IP addresses, uuids, users, domains. Left out: keys,
-passwords, descriptions, comments, serial numbers, QEMU arguments, and servers
-of storages. Kept: vmids, sizes, storage names, file names, bridges and tags. Look
-the file through before you give it away.`,
+Replaced, each always by the same: names of the cluster, its nodes, guests,
+storages, pools, snapshots, tags, files, directories, virtual networks and
+mappings, MAC and IP addresses, uuids, public keys and descriptions. Replaced by
+one fixed text: users, domains, passwords, serial numbers, QEMU arguments,
+environments, servers. Left out: comments, notes, fingerprints, and all options
+of storages and of the datacenter that shape no plan. Kept: vmids, sizes, types,
+times, vmbrN, local and local-lvm. Look the file through before you give it away.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				return hint{err: errors.New("--out: name the file to write")}
@@ -108,7 +110,7 @@ func (e *estateReader) read(ctx context.Context, nodes []string) error {
 		return errors.New(e.problems[len(e.problems)-1])
 	}
 	for _, pool := range objects(e.get(ctx, "/pools", nil)) {
-		e.get(ctx, "/pools/"+url.PathEscape(word(pool["poolid"])), nil)
+		e.get(ctx, "/pools", url.Values{"poolid": {word(pool["poolid"])}}) // takes nested pools, which the path does not
 	}
 	for _, node := range nodes {
 		at := "/nodes/" + url.PathEscape(node)

@@ -3,212 +3,238 @@ package main
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 // masker replaces what tells whose estate it is, equal things by equal ones,
-// so that references between answers still hold.
+// so that references between answers still hold. Names are replaced where
+// names of their kind stand, never wherever the same word occurs: a guest may
+// be called ubuntu without changing anybody's ostype.
 type masker struct {
-	names map[string]string // of nodes, guests, pools, snapshots and the cluster
-	macs  map[string]string
-	nets  map[string]int // first three bytes of an IPv4 address → number
-	six   map[string]int
-	uuids map[string]string
+	nodes, guests, pools, snaps, stores, bridges, tags, groups, others names
+	files, paths, notes                                                names
+	addresses
+}
+
+// names are the replacements of one kind of name.
+type names struct {
+	stem string
+	to   map[string]string
+	keep func(string) bool // names that tell nothing, such as local-lvm
+}
+
+func kindOfName(stem string, keep ...string) names {
+	return names{stem: stem, to: map[string]string{}, keep: func(s string) bool { return slices.Contains(keep, s) }}
+}
+
+// mask gives the replacement, a new one for a new name.
+func (n names) mask(old string) string {
+	if old == "" || n.keep(old) {
+		return old
+	}
+	if n.to[old] == "" {
+		n.to[old] = fmt.Sprintf("%s%02d", n.stem, len(n.to)+1)
+	}
+	return n.to[old]
 }
 
 func newMasker() *masker {
-	return &masker{names: map[string]string{}, macs: map[string]string{}, nets: map[string]int{}, six: map[string]int{}, uuids: map[string]string{}}
+	m := &masker{
+		nodes: kindOfName("node", "localhost"), guests: kindOfName("unlisted-"), pools: kindOfName("pool"), snaps: kindOfName("snap", "current"),
+		stores: kindOfName("store", "local", "local-lvm", "local-zfs", "local-btrfs"), bridges: kindOfName("vnet"), tags: kindOfName("tag"),
+		groups: kindOfName("group"), others: kindOfName("name", "rpool", "data", "pve", "rbd", "root"), files: kindOfName("file"), notes: kindOfName("note "),
+		paths:     kindOfName("dir", plainDirs...),
+		addresses: newAddresses(),
+	}
+	m.bridges.keep = plainBridge.MatchString
+	return m
 }
 
-// learn finds the names.
+// learn finds the names that lists tell, in the lists' order; tags in their
+// own order, because PVE sorts them.
 func (m *masker) learn(answers map[string]any) {
-	count := map[string]int{}
-	name := func(old, stem string) {
-		if old != "" && m.names[old] == "" {
-			count[stem]++
-			m.names[old] = fmt.Sprintf("%s%02d", stem, count[stem])
-		}
-	}
 	for _, n := range objects(answers["/nodes"]) {
-		name(word(n["node"]), "node")
-	}
-	for _, n := range objects(answers["/cluster/status"]) {
-		if word(n["type"]) == "cluster" {
-			name(word(n["name"]), "cluster")
-		} else {
-			name(word(n["name"]), "node")
-		}
-	}
-	for _, p := range objects(answers["/pools"]) {
-		name(word(p["poolid"]), "pool")
+		m.nodes.mask(word(n["node"]))
 	}
 	for _, g := range objects(answers["/cluster/resources?type=vm"]) {
-		if old := word(g["name"]); old != "" && m.names[old] == "" {
-			m.names[old] = fmt.Sprintf("guest-%v", g["vmid"])
+		if old := word(g["name"]); old != "" && m.guests.to[old] == "" {
+			m.guests.to[old] = fmt.Sprintf("guest-%v", g["vmid"])
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(answers)) {
-		if strings.HasSuffix(path, "/snapshot") {
-			for _, s := range objects(answers[path]) {
-				if old := word(s["name"]); old != "current" {
-					name(old, "snap")
+	for _, s := range objects(answers["/storage"]) {
+		m.stores.mask(word(s["storage"]))
+	}
+	var tags []string
+	var find func(v any)
+	find = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, x := range v {
+				find(x)
+			}
+		case map[string]any:
+			for k, x := range v {
+				if key := word(v["key"]); k == "tags" || key == "tags" && (k == "value" || k == "pending") {
+					tags = append(tags, splitTags(word(x))...)
 				}
+				find(x)
 			}
 		}
 	}
+	for _, a := range answers {
+		find(a)
+	}
+	slices.Sort(tags)
+	for _, t := range slices.Compact(tags) {
+		m.tags.to[t] = fmt.Sprintf("tag%04d", len(m.tags.to)+1)
+	}
+}
+
+func splitTags(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
 }
 
 // all masks the answers and their paths.
 func (m *masker) all(answers map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, path := range slices.Sorted(maps.Keys(answers)) {
-		bare, query, has := strings.Cut(path, "?")
-		parts := strings.Split(bare, "/")
-		for i, p := range parts {
-			if old, err := url.PathUnescape(p); err == nil && m.names[old] != "" && i > 0 && slices.Contains([]string{"nodes", "pools", "snapshot"}, parts[i-1]) {
-				parts[i] = m.names[old]
+		to := m.path(path)
+		switch v := answers[path].(type) {
+		case []any:
+			rows := []any{}
+			for _, x := range v {
+				row, ok := x.(map[string]any)
+				if x := m.object(path, row); ok && x != nil {
+					rows = append(rows, x)
+				}
 			}
+			out[to] = rows
+		case map[string]any:
+			out[to] = m.object(path, v)
 		}
-		to := strings.Join(parts, "/")
-		if has {
-			to += "?" + query
-		}
-		out[to] = m.value("", answers[path])
 	}
 	return out
 }
 
-// dropped are keys whose values are left out, and replaced those whose values
-// become one fixed text.
-var (
-	dropped = []string{"sshkeys", "cipassword", "ssh-public-keys", "ssl_fingerprint", "fingerprint", "password", "keyring", "encryption-key",
-		"master-pubkey", "args", "description", "comment", "comments", "notes", "digest", "http", "webauthn", "u2f", "email_from", "consent-text", "description-edit"}
-	replaced = map[string]string{"ciuser": "user", "searchdomain": "example.com", "server": "192.0.2.200", "server2": "192.0.2.201", "portal": "192.0.2.202",
-		"monhost": "192.0.2.203", "username": "user", "target": "target", "export": "/export", "share": "share", "domain": "example.com",
-		"smbios1": "", "volname": "volume", "datastore": "datastore", "namespace": "namespace"}
-)
-
-// value masks one value; key is the key it stands under.
-func (m *masker) value(key string, v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		return m.object(v)
-	case []any:
-		out := []any{}
-		for _, x := range v {
-			if x = m.value(key, x); x != nil {
-				out = append(out, x)
-			}
+// path masks the names in an API path.
+func (m *masker) path(path string) string {
+	bare, query, has := strings.Cut(path, "?")
+	parts := strings.Split(bare, "/")
+	for i := 1; i < len(parts); i++ {
+		old, err := url.PathUnescape(parts[i])
+		kind, ok := map[string]names{"nodes": m.nodes, "storage": m.stores, "snapshot": m.snaps}[parts[i-1]]
+		if err == nil && ok && (parts[i-1] != "nodes" || i == 2) {
+			parts[i] = url.PathEscape(kind.mask(old))
 		}
-		return out
-	case string:
-		return m.text(v)
 	}
-	return v
+	bare = strings.Join(parts, "/")
+	if id, ok := strings.CutPrefix(query, "poolid="); ok {
+		if old, err := url.QueryUnescape(id); err == nil {
+			query = "poolid=" + url.QueryEscape(m.pool(old))
+		}
+	}
+	if has {
+		bare += "?" + query
+	}
+	return bare
 }
 
-func (m *masker) object(v map[string]any) any {
-	out := map[string]any{}
-	at := word(v["key"]) // rows of /pending name the key
-	if slices.Contains(dropped, at) {
+// pool masks a pool's name, level by level.
+func (m *masker) pool(id string) string {
+	levels := strings.Split(id, "/")
+	for i := range levels {
+		levels[i] = m.pools.mask(levels[i])
+	}
+	return strings.Join(levels, "/")
+}
+
+// kept are the keys that are taken over, by the end of the API path; for all
+// other paths everything but the secrets is.
+var kept = []struct {
+	suffix string
+	keys   []string
+}{
+	{"/storage", []string{
+		"storage", "type", "content", "shared", "nodes", "disable", "path", "pool", "vgname", "thinpool", "sparse", "krbd", "blocksize", "preallocation",
+		"format", "server", "export", "share", "portal", "target", "datastore", "monhost", "username", "iscsiprovider",
+		"plugintype", "total", "used", "avail", "active", "enabled", "used_fraction", "password",
+	}},
+	{"/content", []string{"volid", "ctime", "size", "used", "format", "content", "vmid", "parent", "protected"}},
+	{"/network", []string{"iface", "type", "active", "autostart", "exists", "bridge_vlan_aware", "bridge_vids", "priority", "method", "method6"}},
+	{"/cluster/options", []string{"keyboard", "language", "console", "tag-style", "registered-tags", "allowed-tags", "user-tag-access", "next-id", "max_workers", "ha", "crs", "bwlimit"}},
+	{"/cluster/status", []string{"id", "type", "name", "nodeid", "online", "ip", "local", "level", "quorate", "nodes", "version"}},
+	{"/cluster/ha/resources", []string{"sid", "type", "state", "group", "max_restart", "max_relocate", "failback"}},
+}
+
+// secrets are left out wherever they stand.
+var secrets = []string{
+	"ssl_fingerprint", "fingerprint", "keyring", "encryption-key", "master-pubkey", "comment", "comments", "notes", "digest",
+}
+
+// object masks the keys of an object; nil leaves the object out.
+func (m *masker) object(path string, v map[string]any) any {
+	if strings.HasSuffix(path, "/network") && !strings.Contains(strings.ToLower(word(v["type"])), "bridge") {
 		return nil
 	}
+	at := word(v["key"]) // rows of /pending name the key
+	if slices.Contains(secrets, at) {
+		return nil
+	}
+	out := map[string]any{}
 	for _, k := range slices.Sorted(maps.Keys(v)) {
 		name := k
 		if at != "" && (k == "value" || k == "pending") {
 			name = at
 		}
-		text, isText := v[k].(string)
-		fixed, fix := replaced[name]
-		switch {
-		case slices.Contains(dropped, name):
-		case name == "smbios1" && isText:
-			out[k] = m.smbios(text)
-		case fix && isText:
-			out[k] = fixed
-		case (name == "name" || name == "hostname") && isText && m.names[text] == "" && text != "current":
-			out[k] = "guest" // a name that was never listed, such as a pending one
-		default:
-			out[k] = m.value(name, v[k])
+		if slices.Contains(secrets, name) || !m.keeps(path, k) {
+			continue
 		}
+		out[k] = m.value(path, name, v[k])
 	}
 	return out
 }
 
-// smbios keeps the uuid alone: the rest is serial numbers.
-func (m *masker) smbios(s string) string {
-	for _, t := range strings.Split(s, ",") {
-		if strings.HasPrefix(t, "uuid=") {
-			return m.text(t)
+func (m *masker) keeps(path, key string) bool {
+	for _, k := range kept {
+		if strings.HasSuffix(path, k.suffix) {
+			return slices.Contains(k.keys, key)
 		}
 	}
-	return "uuid=00000000-0000-4000-8000-000000000000"
+	return true
 }
 
-var (
-	uuidText = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
-	macText  = regexp.MustCompile(`\b[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\b`)
-	ip4Text  = regexp.MustCompile(`\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b`)
-	ip6Text  = regexp.MustCompile(`[0-9A-Fa-f:]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*`)
-	nameText = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9_.-]*`)
-)
-
-// text masks what may stand in any text.
-func (m *masker) text(s string) string {
-	if to := m.names[s]; to != "" {
-		return to
-	}
-	s = uuidText.ReplaceAllStringFunc(s, func(u string) string {
-		u = strings.ToLower(u)
-		if m.uuids[u] == "" {
-			m.uuids[u] = fmt.Sprintf("00000000-0000-4000-8000-%012x", len(m.uuids)+1)
+// value masks what stands under a key.
+func (m *masker) value(path, key string, v any) any {
+	switch v := v.(type) {
+	case string:
+		return m.text(path, key, v)
+	case map[string]any:
+		if key == "tag-style" {
+			delete(v, "color-map") // by tag
 		}
-		return m.uuids[u]
-	})
-	s = macText.ReplaceAllStringFunc(s, func(a string) string {
-		a = strings.ToUpper(a)
-		if m.macs[a] == "" {
-			n := len(m.macs) + 1
-			m.macs[a] = fmt.Sprintf("BC:24:11:%02X:%02X:%02X", n>>16&255, n>>8&255, n&255)
+		out := map[string]any{}
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			out[k] = m.value(path, k, v[k])
 		}
-		return m.macs[a]
-	})
-	s = ip4Text.ReplaceAllStringFunc(s, m.ip4)
-	s = ip6Text.ReplaceAllStringFunc(s, m.ip6)
-	return nameText.ReplaceAllStringFunc(s, func(w string) string {
-		if to := m.names[w]; to != "" {
-			return to
+		return out
+	case []any:
+		out := []any{}
+		for _, x := range v {
+			switch pair, ok := x.([]any); {
+			case ok && key == "lxc" && len(pair) == 2: // a raw line
+				out = append(out, []any{pair[0], m.raw(word(pair[0]), word(pair[1]))})
+			default:
+				if row, ok := x.(map[string]any); ok {
+					x = m.object(path, row)
+				} else {
+					x = m.value(path, key, x)
+				}
+				out = append(out, x)
+			}
 		}
-		return w
-	})
-}
-
-// ip4 keeps the last byte, so that a gateway stays in its guest's network.
-func (m *masker) ip4(s string) string {
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.IsLoopback() || a.IsUnspecified() {
-		return s
+		return out
 	}
-	b := a.As4()
-	net := fmt.Sprint(b[:3])
-	if _, ok := m.nets[net]; !ok {
-		m.nets[net] = len(m.nets)
-	}
-	n := m.nets[net]
-	return fmt.Sprintf("10.%d.%d.%d", 128+n>>8&127, n&255, b[3])
-}
-
-func (m *masker) ip6(s string) string {
-	a, err := netip.ParseAddr(s)
-	if err != nil || !a.Is6() || a.IsLoopback() || a.IsUnspecified() {
-		return s
-	}
-	if _, ok := m.six[a.String()]; !ok {
-		m.six[a.String()] = len(m.six) + 1
-	}
-	return fmt.Sprintf("2001:db8::%x", m.six[a.String()])
+	return v
 }

@@ -3,6 +3,7 @@ package pvesim
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ type answers map[string]json.RawMessage
 // LoadSnapshot makes a state of a cluster's answers: a JSON object with "format": "pve-answers/1" and "answers", which maps API paths
 // (as asked, query included: "/nodes/pve1/qemu/100/config?current=1") to the data that GET gave. It uses what is there of
 //
-//	/cluster/status  /nodes  /storage  /pools/ID  /cluster/options  /cluster/ha/resources
+//	/cluster/status  /nodes  /storage  /pools/ID or /pools?poolid=ID  /cluster/options  /cluster/ha/resources
 //	/cluster/resources or /cluster/resources?type=vm
 //	/nodes/N/storage  /nodes/N/network  /nodes/N/storage/S/content
 //	/nodes/N/qemu|lxc/ID/config?current=1 or …/config, …/pending, …/snapshot, …/snapshot/NAME/config
@@ -327,17 +328,32 @@ func (s *State) volumesFrom(a answers) error {
 
 func (s *State) poolsFrom(a answers) error {
 	s.Pools = map[string]*Pool{}
+	type answer struct {
+		Comment string `json:"comment"`
+		Members []row  `json:"members"`
+	}
 	for _, path := range sortedKeys(a) {
+		var r answer
 		id, ok := strings.CutPrefix(path, "/pools/")
+		if asked, listed := strings.CutPrefix(path, "/pools?poolid="); listed {
+			var list []answer
+			var err error
+			if id, err = url.QueryUnescape(asked); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if err := decodeNumbers(a[path], &list); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if ok = len(list) == 1; ok {
+				r = list[0]
+			}
+		} else if ok {
+			if err := decodeNumbers(a[path], &r); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+		}
 		if !ok {
 			continue
-		}
-		var r struct {
-			Comment string `json:"comment"`
-			Members []row  `json:"members"`
-		}
-		if err := decodeNumbers(a[path], &r); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
 		}
 		p := &Pool{ID: id, Comment: r.Comment, VMs: map[int]bool{}, Storages: map[string]bool{}}
 		for _, m := range r.Members {
