@@ -181,6 +181,9 @@ func (w *work) apply(r *Row) bool {
 	case state == Null || state == Absent && r.Identity:
 		text = r.clear(cur)
 		keep, differs = text != "", r.clear(live) != live
+		if has && !keep && w.stands(r, token) { // then only PVE's default can stand for nothing
+			text, keep, differs = r.Default, true, !sameWord(live, r.Default)
+		}
 	case state == Absent:
 		return true
 	case r.WriteIfAbsent && has && !env.AfterClone:
@@ -212,6 +215,19 @@ func (w *work) apply(r *Row) bool {
 	}
 	w.differs = append(w.differs, r)
 	return true
+}
+
+// stands reports whether the row's token is the default one of a text with
+// further tokens: PVE refuses those without it (agent's enabled).
+func (w *work) stands(r *Row, token string) bool {
+	return r.HasDefault && token != "" && token == w.format.Default && len(w.now.Tokens()) > 1
+}
+
+// sameWord compares two texts, or two booleans in whatever spelling.
+func sameWord(a, b string) bool {
+	x, okX := wire.ParseBool(a)
+	y, okY := wire.ParseBool(b)
+	return a == b || okX && okY && x == y
 }
 
 // wanted reports whether the manifest wants anything in this key: defaults

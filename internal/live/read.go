@@ -165,7 +165,7 @@ func (x *reading) rows(rows []pve.Resource) {
 	for _, row := range rows {
 		switch {
 		case row.Type == "node":
-			s.Nodes[row.Node] = Node{Name: row.Node, Online: row.Status != "offline", Allowed: slices.Contains(x.want.Nodes, row.Node)}
+			s.Nodes[row.Node] = Node{Name: row.Node, Online: row.Status != "offline", Allowed: slices.Contains(x.want.Nodes, row.Node), CPUs: row.MaxCPU}
 		case row.Type == "storage":
 			s.Storages[Store{row.Node, row.Storage}] = Storage{Type: row.PluginType, Content: set(row.Content),
 				Active: row.Status == "available", Shared: row.Shared}

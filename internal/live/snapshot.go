@@ -53,6 +53,7 @@ type Node struct {
 	Name    string
 	Online  bool
 	Allowed bool // on the cluster's allow-list
+	CPUs    int  // 0 = not told
 	Error   string
 }
 

@@ -112,6 +112,7 @@ func TestRefused(t *testing.T) {
 		{"rights on the pool", webSpec + "pool: prod\n", func() map[string]map[string]bool {
 			p := without("/vms")
 			p["/pool/prod"] = all
+			p["/vms/100"] = map[string]bool{"VM.Config.Options": true} // asked on the guest itself, for the tags
 			return p
 		}(), live.Options{}, ""},
 	}

@@ -43,6 +43,14 @@ func (m *maker) judge(a *Action) {
 // Needs lists what PVE asks of the token for an action, as its API code checks
 // it (facts M and the recordings au-201 to au-379).
 func Needs(a Action, s *live.Snapshot) []Need {
+	out := needs(a, s)
+	if a.Kind != nil && a.Kind.Guest == "qemu" && s.Perms != nil && s.Holds("/", "Sys.Modify") { // then PVE asks nothing more for a VM's tags
+		out = slices.DeleteFunc(out, func(n Need) bool { return n.For == "tags" })
+	}
+	return out
+}
+
+func needs(a Action, s *live.Snapshot) []Need {
 	g := s.Guests[a.VMID]
 	vm := guestPaths(a, g)
 	one := func(priv string) []Need { return []Need{{[]string{priv}, vm, string(a.Verb)}} }
@@ -158,7 +166,7 @@ func changeNeeds(a Action, vm []string) []Need {
 }
 
 func paramNeeds(guest string, params wire.Params, vm, storages []string, create bool) []Need {
-	out := storageNeeds(storages)
+	out := storageNeeds(slices.DeleteFunc(slices.Clone(storages), func(st string) bool { return !allocates(params, st) }))
 	for _, p := range params {
 		if create && slices.Contains([]string{"pool", "ostemplate", "unprivileged", "password", "ssh-public-keys", "start", "vmid", "arch", "ostype"}, p.Key) {
 			if p.Key == "ostemplate" {
@@ -166,13 +174,34 @@ func paramNeeds(guest string, params wire.Params, vm, storages []string, create 
 			}
 			continue
 		}
-		if create && p.Key == "tags" { // asked on the guest alone, not on its pool (au-315)
+		if create && guest == "qemu" && wire.IsVolumeKey(false, p.Key) {
+			out = append(out, driveReads(p.Key, p.Value.String())...) // the drive itself takes no right beside VM.Allocate
+			continue
+		}
+		if create && guest == "qemu" && p.Key == "tags" { // asked on the guest alone, not on its pool (au-315)
 			out = append(out, Need{[]string{"VM.Config.Options"}, vm[:1], "tags"})
 			continue
 		}
 		out = append(out, keyNeeds(guest, p.Key, p.Value.String(), vm)...)
 	}
 	return out
+}
+
+// allocates reports whether a parameter makes a volume on a storage. PVE asks
+// no right on the storage for a cloud-init drive (au-271).
+func allocates(params wire.Params, storage string) bool {
+	return slices.ContainsFunc(params, func(p wire.Param) bool {
+		first := firstToken(p.Value.String())
+		return !p.Value.IsSecret() && strings.HasPrefix(first, storage+":") && first != storage+":cloudinit"
+	})
+}
+
+// driveReads are the rights on what a new drive is filled from.
+func driveReads(key, text string) []Need {
+	if token(text, "media") == "cdrom" {
+		return readVolume(firstToken(text), key)
+	}
+	return readVolume(token(text, "import-from"), key)
 }
 
 func readVolume(vol, what string) []Need {

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
@@ -18,6 +20,7 @@ func (m *maker) preflight(o *object, spec kind.GuestSpec, node string, edits []f
 	if inv == nil {
 		return
 	}
+	m.coresFit(o, spec, node, edits, g)
 	for _, e := range edits {
 		if e.Delete {
 			continue
@@ -40,6 +43,27 @@ func (m *maker) preflight(o *object, spec kind.GuestSpec, node string, edits []f
 		for _, vol := range []string{firstToken(text), token(text, "import-from")} {
 			m.fileThere(o, node, path, vol)
 		}
+	}
+}
+
+// coresFit checks that a VM which is to run does not have more CPUs than its
+// node, since PVE then does not start it.
+func (m *maker) coresFit(o *object, spec kind.GuestSpec, node string, edits []field.Edit, g *field.Guest) {
+	most, total, path := m.s.Nodes[node].CPUs, 1, ""
+	for _, key := range []string{"cores", "sockets"} {
+		text, _ := g.Get(key)
+		for _, e := range edits {
+			if e.Key == key && !e.Delete {
+				text = e.Value.String()
+				path = cmp.Or(path, editPath(e))
+			}
+		}
+		if n, err := strconv.Atoi(text); err == nil {
+			total *= n
+		}
+	}
+	if o.r.Kind.Guest == "qemu" && spec.Started() && path != "" && most > 0 && total > most {
+		o.fault(path, "the VM gets %d CPUs and node %s has %d: PVE does not start a VM with more than its node has", total, node, most)
 	}
 }
 

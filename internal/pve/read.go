@@ -119,7 +119,7 @@ func (r *Reader) Resources(ctx context.Context) ([]Resource, error) {
 			Name: x.str("name"), Status: x.str("status"), Template: x.yes("template"), Tags: x.list("tags"),
 			Pool: x.str("pool"), HAState: x.str("hastate"), Lock: x.str("lock"), Storage: x.str("storage"),
 			PluginType: x.str("plugintype"), Content: x.set("content"), Shared: x.yes("shared"),
-			Uptime: x.num("uptime"), MaxMem: x.num("maxmem"), MaxDisk: x.num("maxdisk"), Raw: x}
+			Uptime: x.num("uptime"), MaxCPU: int(x.num("maxcpu")), MaxMem: x.num("maxmem"), MaxDisk: x.num("maxdisk"), Raw: x}
 	})
 	slices.SortFunc(out, func(a, b Resource) int { return cmp.Compare(a.ID, b.ID) })
 	return out, err

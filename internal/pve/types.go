@@ -71,6 +71,7 @@ type Resource struct {
 	Content    []string
 	Shared     bool
 	Uptime     int64 // seconds
+	MaxCPU     int   // CPUs of a node or guest; 0 = not told
 	MaxMem     int64 // bytes
 	MaxDisk    int64 // bytes
 	Raw        map[string]json.RawMessage
