@@ -123,6 +123,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	late := time.AfterFunc(d.o.Grace, func() { cut(errors.New("the grace period of the stop is over")) })
 	defer late.Stop()
 	d.wg.Wait()
+	d.src.close()
 	return nil
 }
 

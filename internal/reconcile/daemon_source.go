@@ -92,9 +92,10 @@ type source struct {
 
 	mu      sync.Mutex
 	last    Desired
-	fresh   bool          // last may be used for as long as it is young
-	running chan struct{} // closed when the look under way ends; nil = none is
-	again   bool          // something changed while a look was under way
+	fresh   bool               // last may be used for as long as it is young
+	running chan struct{}      // closed when the look under way ends; nil = none is
+	cancel  context.CancelFunc // of the look under way
+	again   bool               // something changed while a look was under way
 
 	repo    *repo.Repo // only the look under way uses it
 	signers os.FileInfo
@@ -178,9 +179,22 @@ func (s *source) begin(ctx context.Context) chan struct{} {
 	if s.running == nil {
 		s.running = make(chan struct{})
 		s.again = false
-		go s.refresh(context.WithoutCancel(ctx), s.running)
+		work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		s.cancel = cancel
+		go s.refresh(work, s.running)
 	}
 	return s.running
+}
+
+// close ends the look under way and waits for its end.
+func (s *source) close() {
+	s.mu.Lock()
+	ch, cancel := s.running, s.cancel
+	s.mu.Unlock()
+	if ch != nil {
+		cancel()
+		<-ch
+	}
 }
 
 // refresh is one look.
@@ -193,6 +207,7 @@ func (s *source) refresh(ctx context.Context, done chan struct{}) {
 	now := s.read(ctx, before)
 	s.mu.Lock()
 	s.last, s.fresh, s.running = now, !s.again, nil
+	s.cancel()
 	s.mu.Unlock()
 	close(done)
 }
