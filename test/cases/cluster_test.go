@@ -487,4 +487,3 @@ func TestH4_ReadablePlan(t *testing.T) {
 		}
 	})
 }
-

@@ -10,6 +10,7 @@ import (
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/pvesim"
 )
 
 var update = flag.Bool("update", false, "write docs/disruption.md")
@@ -203,6 +204,9 @@ func (l *lab) disruption(k string, x trial) (key, effect string) {
 			l.Logf("%s %s", k, x.path)
 		}
 	}()
+	l.w.View(func(s *pvesim.State) { // a stopped container that mounts the directory: so it is there
+		s.Guests[999] = &pvesim.Guest{VMID: 999, Kind: "lxc", Node: "pve01", Config: pvesim.Section{"mp0": "/srv/mirror,mp=/data"}}
+	})
 	l.api("POST", "/pools", "poolid", "one")
 	l.api("POST", "/pools", "poolid", "two")
 	l.api("POST", "/cluster/mapping/pci", "id", "gpu1", "map", "node=pve01,path=0000:01:00.0,id=10de:1234")

@@ -632,4 +632,3 @@ func outcomes(rep reconcile.Report) string {
 	}
 	return strings.Join(out, ",")
 }
-

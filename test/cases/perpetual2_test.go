@@ -23,7 +23,9 @@ func TestA11_SSHKeys(t *testing.T) {
 	story(t, func(l *lab) {
 		m := vm("a", 100, "cloud-init-data: {ssh-keys: ['"+keyA+"', '"+keyB+"']}")
 		l.converge(m)
-		esc := func(s string) string { return strings.NewReplacer(" ", "%20", "\n", "%0A", "+", "%2B", "/", "%2F", "@", "%40").Replace(s) }
+		esc := func(s string) string {
+			return strings.NewReplacer(" ", "%20", "\n", "%0A", "+", "%2B", "/", "%2F", "@", "%40").Replace(s)
+		}
 		for _, live := range []string{esc(keyB + "\n" + keyA), esc(keyA + "\n\n" + keyB + "\n"), esc("\n" + keyA + "\r\n" + keyB), strings.ReplaceAll(esc(keyA+"\n"+keyB), "%2F", "/")} {
 			l.edit(100, func(g *guest) { g.Config["sshkeys"] = live })
 			l.settled(m)

@@ -158,4 +158,3 @@ func TestPredictedRefusals(t *testing.T) {
 		t.Errorf("only %d actions, %d refusals", n, refusals)
 	}
 }
-

@@ -171,7 +171,9 @@ func TestC10_InFlight(t *testing.T) {
 		tpl := spec("TemplateVM", "golden", 900, "disks: [{storage: local-lvm, size: 4GiB}]")
 		m := vm("a", 100, "clone: golden")
 		l.converge(tpl)
-		go func() { l.try(rootToken, "POST", "/nodes/pve01/qemu/900/clone", "newid", "100", "full", "1", "name", "a") }()
+		go func() {
+			l.try(rootToken, "POST", "/nodes/pve01/qemu/900/clone", "newid", "100", "full", "1", "name", "a")
+		}()
 		time.Sleep(50 * time.Millisecond)
 		rep := l.apply(tpl, m)
 		if l.stateOf(rep, "a") != plan.Skipped || rep.Writes != 0 {
