@@ -46,6 +46,8 @@ type Actor struct {
 	held  map[string]int
 	// ha marks the HA manager's own calls.
 	ha bool
+	// doom is what the next lock or piece of work fails with: an injected fault.
+	doom error
 }
 
 // Sleep gives way for d.
@@ -73,7 +75,14 @@ func (a *Actor) ended() error {
 	if a.Ctx.Err() != nil {
 		return die("received interrupt")
 	}
-	return nil
+	return a.doomed()
+}
+
+// doomed gives the injected failure, once: what cleans up after it works again.
+func (a *Actor) doomed() error {
+	err := a.doom
+	a.doom = nil
+	return err
 }
 
 // Unlocked runs f without the world's lock: for waiting and for real input and output. f must not touch the world.

@@ -22,7 +22,7 @@ const (
 	FaultLost     FaultKind = "lost"     // the work is done, the connection is cut instead of an answer
 	FaultTruncate FaultKind = "truncate" // the work is done, half of the body arrives
 
-	FaultTaskFail    FaultKind = "task-fail"    // the worker ends with an error before it does anything
+	FaultTaskFail    FaultKind = "task-fail"    // the worker's first step fails, and it cleans up as PVE's does
 	FaultTaskWarn    FaultKind = "task-warn"    // the worker ends in WARNINGS
 	FaultLockTimeout FaultKind = "lock-timeout" // a lock (of a guest, a storage) is not to be had
 	FaultNodeDown    FaultKind = "node-down"    // the node asked for goes down for Delay
@@ -123,16 +123,14 @@ func (f *faults) hit(a *Actor, kind FaultKind) bool {
 func taskPath(a *Actor) string { return "/nodes/" + a.Node + "/tasks/" + a.task.Type }
 
 // task draws a fault for a worker. Its path is that of the task: /nodes/NODE/tasks/TYPE.
-func (f *faults) task(a *Actor) error {
-	x := f.draw("", taskPath(a), FaultTaskFail, FaultTaskWarn)
-	switch {
+func (f *faults) task(a *Actor) {
+	switch x := f.draw("", taskPath(a), FaultTaskFail, FaultTaskWarn); {
 	case x == nil:
-		return nil
 	case x.Kind == FaultTaskWarn:
 		a.Warnf("injected warning")
-		return nil
+	default:
+		a.doom = die("injected task failure")
 	}
-	return die("injected task failure")
 }
 
 func pathMatches(pattern, p string) bool {

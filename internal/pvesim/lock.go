@@ -26,6 +26,9 @@ func (a *Actor) Lock(name string, wait time.Duration, text string, f func() erro
 		defer func() { a.held[name]-- }()
 		return f()
 	}
+	if err := a.doomed(); err != nil {
+		return err
+	}
 	if a.w.faults.hit(a, FaultLockTimeout) {
 		if err := a.Sleep(wait); err != nil {
 			return err

@@ -174,6 +174,9 @@ func (w *World) contentDelete(r *Request) (any, error) {
 		id = decimal(name.owner) + "@" + s.ID
 	}
 	upid := r.spawn("imgdel", id, func(a *Actor) error {
+		if err := a.ended(); err != nil {
+			return err
+		}
 		if v := w.volume(a.Node, volid); v != nil && v.Protected {
 			return die("volume '%s' is protected", volid)
 		}
@@ -294,6 +297,9 @@ func (w *World) upload(r *Request) (any, error) {
 	}
 	data, sum, algorithm := r.Upload.Data, r.P.Str("checksum"), r.P.Str("checksum-algorithm")
 	return r.spawn("imgcopy", "", func(a *Actor) error {
+		if err := a.ended(); err != nil {
+			return err
+		}
 		a.Logf("starting file import from: /var/tmp/pveupload-%x", w.draw(16))
 		a.Logf("target node: %s", a.Node)
 		a.Logf("target file: %s", s.Path(volid))

@@ -60,6 +60,9 @@ func (w *World) downloadURL(r *Request) (any, error) {
 
 // run is download_file_from_url. A file that is there is never replaced; with a checksum that it matches the task is content.
 func (d download) run(a *Actor) error {
+	if err := a.ended(); err != nil {
+		return err
+	}
 	if d.compression != "" && d.content != contentISO {
 		return die("decompression not supported for %s", d.content)
 	}

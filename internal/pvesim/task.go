@@ -57,9 +57,10 @@ func (a *Actor) spawn(kind, id string, work func(a *Actor) error) string {
 		defer w.workers.Done()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		err := w.faults.task(b)
+		w.faults.task(b)
+		err := work(b)
 		if err == nil {
-			err = work(b)
+			err = b.doomed()
 		}
 		t.finish(err)
 		cancel()
