@@ -207,7 +207,7 @@ func rawRows(rows []map[string]any) (json.RawMessage, error) {
 				b = append(b, ',')
 			}
 			first = false
-			b = append(strconv.AppendQuote(b, k), ':') // keys are plain words
+			b = append(append(append(b, '"'), k...), '"', ':') // keys are plain words
 			var err error
 			if b, err = appendValue(b, v); err != nil {
 				return nil, err

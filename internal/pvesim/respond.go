@@ -20,6 +20,10 @@ type response struct {
 
 // dataResponse is PVE's success.
 func dataResponse(data any) *response {
+	if raw, ok := data.(json.RawMessage); ok { // encoded with care already: not worth reading once more
+		body := append(append([]byte(`{"data":`), raw...), '}')
+		return &response{status: http.StatusOK, reason: "OK", ctype: "application/json;charset=UTF-8", body: body}
+	}
 	m := map[string]any{}
 	if r, ok := data.(Reply); ok {
 		for k, v := range r.Extra {
