@@ -22,8 +22,12 @@ func (w *worker) power(ctx context.Context, n *pve.Node, vmid int, step plan.Pow
 	}
 	running := st.Status == "running"
 	if step.Stop && running {
+		before, known := w.c.Reader().Pending(ctx, n.Name(), t, vmid)
 		if err := w.shutdown(ctx, n, t, vmid, step); err != nil {
 			return err
+		}
+		if known == nil && !step.Start {
+			w.follow(ctx, n, t, vmid, before)
 		}
 		running = false
 		w.tookDown = true
@@ -46,6 +50,49 @@ func (w *worker) power(ctx context.Context, n *pve.Node, vmid int, step plan.Pow
 		return w.await(ctx, n, t, vmid, "running", w.o.Shutdown)
 	}
 	return nil
+}
+
+// follow takes over the digest that our own stop gives a config: PVE puts into
+// place what it held pending, so the digest that the plan was made with no
+// longer fits although nobody edited anything. Only where every key still has
+// the value it was to have after the stop does the new digest count as ours;
+// otherwise the old one stays, and PVE refuses the write that would overwrite
+// somebody's edit.
+func (w *worker) follow(ctx context.Context, n *pve.Node, t pve.GuestType, vmid int, before pve.GuestConfig) {
+	after, err := w.c.Reader().Pending(ctx, n.Name(), t, vmid)
+	if err != nil || after.Digest == before.Digest || !sameWanted(before, after) || !sameWanted(after, before) {
+		return
+	}
+	if w.moved == nil {
+		w.moved = map[string]string{}
+	}
+	w.moved[before.Digest] = after.Digest
+}
+
+// sameWanted reports whether every key of a has the same value in b, pending
+// changes put into place.
+func sameWanted(a, b pve.GuestConfig) bool {
+	for _, e := range a.Entries {
+		x, _ := b.Get(e.Key)
+		was, had := e.Want()
+		is, has := x.Want()
+		if had != has || was != is {
+			return false
+		}
+	}
+	return true
+}
+
+// current is the digest to send: the plan's, or what it became by our own
+// doing.
+func (w *worker) current(digest string) string {
+	if w.digest != "" {
+		digest = w.digest
+	}
+	if d, ok := w.moved[digest]; ok {
+		return d
+	}
+	return digest
 }
 
 func (w *worker) shutdown(ctx context.Context, n *pve.Node, t pve.GuestType, vmid int, step plan.PowerStep) error {

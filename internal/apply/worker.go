@@ -19,8 +19,9 @@ import (
 // worker does the actions of one object.
 type worker struct {
 	*run
-	res       ActionResult // of the action under way
-	digest    string       // of the config after our own last write; "" = none yet
+	res       ActionResult      // of the action under way
+	digest    string            // of the config after our own last write; "" = none yet
+	moved     map[string]string // digests that our own stop changed, old to new; see follow
 	tookDown  bool
 	disrupted bool // holds a place among the disruptions
 }
@@ -32,6 +33,15 @@ func (d deferral) Error() string { return d.err.Error() }
 func (d deferral) Unwrap() error { return d.err }
 
 func later(format string, args ...any) error { return deferral{fmt.Errorf(format, args...)} }
+
+// explained adds to a refusal that names no right what the plan knows to be
+// missing.
+func explained(err error, a plan.Action) error {
+	if e, ok := pve.As(err); ok && e.Kind == pve.KindForbidden && e.ACLPath == "" && a.Refused != "" {
+		return fmt.Errorf("%w: %s", err, a.Refused)
+	}
+	return err
+}
 
 // settle turns an error into an outcome.
 func (w *worker) settle(err error) {
@@ -170,11 +180,7 @@ func (w *worker) update(ctx context.Context, n *pve.Node, vmid int, step plan.Up
 		params.Set("revert", wire.Plain(strings.Join(step.Revert, ",")))
 	}
 	if len(params) > 0 {
-		digest := step.Digest
-		if w.digest != "" {
-			digest = w.digest
-		}
-		err := w.took(n.UpdateConfig(ctx, t, vmid, params, digest))
+		err := w.took(n.UpdateConfig(ctx, t, vmid, params, w.current(step.Digest)))
 		if err = w.readBack(ctx, n, vmid, step, err); err != nil {
 			return err
 		}
@@ -250,12 +256,8 @@ func (w *worker) pool(ctx context.Context, vmid int, move *plan.PoolMove) error 
 }
 
 func (w *worker) resize(ctx context.Context, n *pve.Node, vmid int, step plan.ResizeStep) error {
-	digest := step.Digest
-	if w.digest != "" {
-		digest = w.digest
-	}
 	t := pve.GuestType(step.Guest)
-	if err := w.took(n.Resize(ctx, t, vmid, step.Key, int64(step.To), digest)); err != nil {
+	if err := w.took(n.Resize(ctx, t, vmid, step.Key, int64(step.To), w.current(step.Digest))); err != nil {
 		return err
 	}
 	cfg, err := w.c.Reader().Pending(ctx, n.Name(), t, vmid)
