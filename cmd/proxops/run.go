@@ -52,6 +52,7 @@ type agent struct {
 	journal  *journal.Journal // nil = none could be had
 	coord    *coord.Coordinator
 	tell     *teller
+	server   *web.Server // nil until it listens
 
 	mu   sync.Mutex
 	told bool // of settings that need a restart
@@ -80,14 +81,13 @@ func (a *app) daemon(ctx context.Context) error {
 	g.configure(reconcile.Desired{Settings: s})
 	defer g.tell.close()
 	d := reconcile.NewDaemon(g.options())
-	server, err := g.listen(r, d)
-	if err != nil {
+	if g.server, err = g.listen(r, d); err != nil {
 		return err
 	}
 	if g.journal, err = journal.Open(journal.Dir(s.DataDir)); err != nil {
 		g.log.Warn("no journal is kept", "err", err)
 	}
-	return g.run(ctx, d, server)
+	return g.run(ctx, d)
 }
 
 // agentName is the machine's name, with the process where several agents may
@@ -126,8 +126,8 @@ func (g *agent) options() reconcile.DaemonOptions {
 }
 
 // run serves and reconciles until ctx ends.
-func (g *agent) run(ctx context.Context, d *reconcile.Daemon, server *web.Server) error {
-	g.log.Info("starting", "version", versionText(), "listen", server.URL(), "agent", g.name)
+func (g *agent) run(ctx context.Context, d *reconcile.Daemon) error {
+	g.log.Info("starting", "version", versionText(), "listen", g.server.URL(), "agent", g.name)
 	g.note(journal.Entry{Time: time.Now(), Event: journal.Started})
 	// The server and the coordination outlive the daemon: while it stops, it is
 	// to be seen, and its clusters are to stay its own.
@@ -138,7 +138,7 @@ func (g *agent) run(ctx context.Context, d *reconcile.Daemon, server *web.Server
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	wg.Go(func() {
-		if serving = server.Serve(around); serving != nil {
+		if serving = g.server.Serve(around); serving != nil {
 			stop()
 		}
 	})
@@ -246,14 +246,17 @@ func (g *agent) looked(d reconcile.Desired) {
 	}
 	_ = g.app.level.UnmarshalText([]byte(d.Settings.Log.Level))
 	g.configure(d)
+	if d.Settings.ListenAuth != "" || d.Settings.WebhookAuth != "" {
+		g.refresh(g.server)
+	}
 	fixed := func(s *repo.Settings) []any {
-		return []any{s.Listen, s.ListenAuth, s.ListenTLS, s.WebhookAuth, s.DataDir, s.Etcd, s.Log.Format}
+		return []any{s.Listen, s.ListenAuth != "", s.ListenTLS, s.WebhookAuth != "", s.DataDir, s.Etcd, s.Log.Format}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if same := reflect.DeepEqual(fixed(d.Settings), fixed(g.settings)); !same && !g.told {
 		g.told = true
-		g.log.Warn("listen*, webhook-auth, data-dir, log.format and coordination.* changed: they take effect after a restart")
+		g.log.Warn("listen*, data-dir, log.format or coordination.* changed, or listen-auth or webhook-auth came or went: that takes effect after a restart")
 	}
 }
 

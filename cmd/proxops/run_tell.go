@@ -9,6 +9,7 @@ import (
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/secret"
+	"github.com/proxops/proxops/internal/web"
 )
 
 // tellGrace is how long the last messages may take when the daemon stops.
@@ -18,7 +19,9 @@ const tellGrace = 6 * time.Second
 type teller struct {
 	notify *notify.Notifier
 	forge  *forge.Reporter
-	fault  string // of git.status, logged once; guarded by agent.mu
+	// Faults of git.status and of the HTTP server's secrets, each logged once;
+	// guarded by agent.mu.
+	fault, secrets string
 }
 
 func (g *agent) newTeller() *teller {
@@ -55,15 +58,7 @@ func (g *agent) statusToken(ctx context.Context, cluster string) (secret.Text, e
 func (g *agent) configure(d reconcile.Desired) {
 	g.tell.notify.Configure(d.Settings.Notify)
 	err := g.tell.forge.Configure(d.Settings.Git)
-	g.mu.Lock()
-	fault := ""
-	if err != nil {
-		fault = err.Error()
-	}
-	news := fault != g.tell.fault
-	g.tell.fault = fault
-	g.mu.Unlock()
-	if news && fault != "" {
+	if g.news(&g.tell.fault, err) {
 		g.log.Error("no commit status is told", "err", err)
 	}
 	if d.Err != nil || d.Settings.Git.Status == (repo.StatusSettings{}) {
@@ -76,6 +71,40 @@ func (g *agent) configure(d reconcile.Desired) {
 		}
 	}
 	g.tell.forge.Begin(d.Commit, mine)
+}
+
+// news reports whether a fault is another than the last one.
+func (g *agent) news(last *string, err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	changed := text != *last
+	*last = text
+	return changed && text != ""
+}
+
+// refresh looks up the secrets of the HTTP server again. While one cannot be
+// had, the old one stays in force.
+func (g *agent) refresh(server *web.Server) {
+	r, err := g.app.open(false)
+	if err != nil {
+		return // the look at the repository tells of it
+	}
+	s := r.Settings()
+	token, err := r.ListenToken()
+	var hook secret.Text
+	if err == nil && s.WebhookAuth != "" {
+		hook, err = r.ProcessSecret(s.WebhookAuth)
+	}
+	if g.news(&g.tell.secrets, err) {
+		g.log.Warn("the secrets of the HTTP server cannot be read again; the old ones stay in force", "err", err)
+	}
+	if err == nil {
+		server.SetSecrets(token, hook)
+	}
 }
 
 // finished takes in a cycle's report.

@@ -184,7 +184,7 @@ func TestMirrorCancelled(t *testing.T) {
 }
 
 // gitServer is git's own HTTP backend behind a password.
-func gitServer(t *testing.T, root, password string) (url string, requests *int) {
+func gitServer(t testing.TB, root, password string) (url string, requests *int) {
 	t.Helper()
 	out, err := exec.Command("git", "--exec-path").Output()
 	must(t, err)

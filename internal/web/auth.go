@@ -18,6 +18,7 @@ func (s *Server) handler() http.Handler {
 	open.HandleFunc("GET /readyz", s.readyz)
 	if !s.cfg.Webhook.Empty() {
 		hooks := newHooks(s.cfg)
+		hooks.secret = func() secret.Text { return s.secrets.Load().webhook }
 		open.HandleFunc("POST /webhook/{forge}", hooks.serve)
 	}
 	inner := http.NewServeMux()
@@ -75,8 +76,8 @@ func (s *Server) allowed(r *http.Request) (code int, why string) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return http.StatusOK, ""
 	}
-	if !s.cfg.Token.Empty() {
-		if given, ok := credentials(r); ok && equal(given, s.cfg.Token) {
+	if token := s.secrets.Load().token; !token.Empty() {
+		if given, ok := credentials(r); ok && equal(given, token) {
 			return http.StatusOK, ""
 		}
 		return http.StatusUnauthorized, "a bearer token is needed (a browser sends it as the password, with any user)\n"

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/proxops/proxops/internal/secret"
@@ -55,6 +56,24 @@ type Server struct {
 	http     *http.Server
 	tls      bool
 	loopback bool
+
+	secrets atomic.Pointer[secrets] // in force
+}
+
+// secrets are what requests are checked with.
+type secrets struct{ token, webhook secret.Text }
+
+// SetSecrets changes the token and what webhooks are checked with. Neither is
+// taken away by that: an empty one leaves the old in force.
+func (s *Server) SetSecrets(token, webhook secret.Text) {
+	now := *s.secrets.Load()
+	if !now.token.Empty() && !token.Empty() {
+		now.token = token
+	}
+	if !now.webhook.Empty() && !webhook.Empty() {
+		now.webhook = webhook
+	}
+	s.secrets.Store(&now)
 }
 
 // Listen checks the configuration and opens the listener; Serve serves it.
@@ -64,6 +83,7 @@ func Listen(cfg Config, store *Store, metrics *Metrics) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{cfg: cfg, store: store, metrics: metrics}
+	s.secrets.Store(&secrets{cfg.Token, cfg.Webhook})
 	var err error
 	if s.loopback, err = isLoopback(cfg.Listen); err != nil {
 		return nil, err

@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"golang.org/x/time/rate"
+
+	"github.com/proxops/proxops/internal/secret"
 )
 
 // Bounds of webhooks.
@@ -48,8 +50,9 @@ var forges = map[string]forge{
 // hooks takes push webhooks. A good one does nothing but make the daemon look
 // now: what is reconciled comes from git, never from the request.
 type hooks struct {
-	cfg   Config
-	limit *rate.Limiter
+	cfg    Config
+	secret func() secret.Text // in force
+	limit  *rate.Limiter
 
 	mu   sync.Mutex
 	seen map[string]bool
@@ -58,7 +61,7 @@ type hooks struct {
 }
 
 func newHooks(cfg Config) *hooks {
-	return &hooks{cfg: cfg, limit: rate.NewLimiter(hookRate, 4*hookRate), seen: map[string]bool{}}
+	return &hooks{cfg: cfg, secret: func() secret.Text { return cfg.Webhook }, limit: rate.NewLimiter(hookRate, 4*hookRate), seen: map[string]bool{}}
 }
 
 func (h *hooks) serve(w http.ResponseWriter, r *http.Request) {
@@ -118,14 +121,14 @@ func (h *hooks) push(w http.ResponseWriter, name, contentType string, body []byt
 // it is right.
 func (h *hooks) genuine(f forge, given string, body []byte) bool {
 	if f.token {
-		return equal(given, h.cfg.Webhook)
+		return equal(given, h.secret())
 	}
 	hexed, ok := strings.CutPrefix(given, f.prefix)
 	sum, err := hex.DecodeString(hexed)
 	if !ok || err != nil {
 		return false
 	}
-	mac := hmac.New(sha256.New, []byte(h.cfg.Webhook.Reveal()))
+	mac := hmac.New(sha256.New, []byte(h.secret().Reveal()))
 	_, _ = mac.Write(body)
 	return hmac.Equal(sum, mac.Sum(nil))
 }
