@@ -17,8 +17,8 @@ func (a *app) trustCmd() *cobra.Command {
 		Use: "trust --cluster NAME", GroupID: "more", Args: noArgs,
 		Short: "Show a cluster's certificate and the line that trusts it",
 		Long: `Fetch the certificate of every endpoint of the cluster, sending nothing, and
-print it with the fingerprint line for clusters/<cluster>/config.yaml. Compare
-the fingerprint with the node's own before you add the line:
+print it with the fingerprint line for clusters/<cluster>/config.yaml, whatever
+state manifests and secrets are in. Compare the fingerprint with the node's own before you add the line:
   openssl x509 -in /etc/pve/local/pve-ssl.pem -noout -fingerprint -sha256
 (or /etc/pve/local/pveproxy-ssl.pem where there is one).`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.trust(cmd.Context()) },
@@ -30,14 +30,14 @@ func (a *app) trust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.repo.Load(ctx, name)
+	c, err := s.repo.ConfigOf(name)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	var prints []string
 	trusted := true
-	for _, url := range append([]string{c.Config.BaseURL}, c.Config.Endpoints...) {
+	for _, url := range append([]string{c.BaseURL}, c.Endpoints...) {
 		if strings.HasPrefix(url, "http://") {
 			fmt.Fprintf(a.out, "%s: plain http, there is no certificate\n", url)
 			continue
@@ -57,7 +57,7 @@ func (a *app) trust(ctx context.Context) error {
 		} else {
 			fmt.Fprintln(a.out, "Compare it with the node's own, then add")
 		}
-		fmt.Fprintf(a.out, "\n      fingerprint: %q\n\nto pve.clusters.%s in %s.\n", strings.Join(prints, ","), name, c.Config.File)
+		fmt.Fprintf(a.out, "\n      fingerprint: %q\n\nto pve.clusters.%s in %s.\n", strings.Join(prints, ","), name, c.File)
 	}
 	return errors.Join(errs...)
 }

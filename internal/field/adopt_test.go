@@ -117,7 +117,7 @@ func TestAdoptDefaultsAndFaults(t *testing.T) {
 	for _, x := range gaps {
 		all += x.Key + ": " + x.Reason + "\n"
 	}
-	for _, want := range []string{"scsi0: the volume is on no storage", "sshkeys: sshkeys is not percent-encoded", `cores: "many" is not an integer`} {
+	for _, want := range []string{"scsi0: the volume is on no storage", "sshkeys: the value does not fit the field", `cores: "many" is not an integer`} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is missing in\n%s", want, all)
 		}

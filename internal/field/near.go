@@ -4,7 +4,7 @@ import "strings"
 
 // nearest is the closest of names to s, or "" when none is close.
 func nearest(s string, names []string) string {
-	best, at := "", 1+len(s)/3
+	best, at := "", (2+len(s))/3
 	for _, n := range names {
 		if d := distance(strings.ToLower(s), strings.ToLower(n)); d <= at && (best == "" || d < at) {
 			best, at = n, d

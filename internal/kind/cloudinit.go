@@ -180,7 +180,11 @@ func secretRefCodec(prefix string) func(string) error {
 	re := fullMatch(secretRef(prefix))
 	return func(s string) error {
 		if !re.MatchString(s) {
-			return fmt.Errorf("%q is not a reference %s<name>", s, prefix)
+			name := s[strings.LastIndexByte(s, '.')+1:]
+			if !re.MatchString(prefix + name) {
+				name = "ops"
+			}
+			return fmt.Errorf("%q is not a reference %s<name>, such as %s", s, prefix, prefix+name)
 		}
 		return nil
 	}

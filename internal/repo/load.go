@@ -20,6 +20,24 @@ func (r *Repo) Load(ctx context.Context, name string) (*Cluster, error) {
 	return r.LoadWith(ctx, name, nil)
 }
 
+// ConfigOf reads the configuration of one cluster alone, for what has to work
+// before its manifests and secrets do. The faults of the configuration are the
+// error.
+func (r *Repo) ConfigOf(name string) (ClusterConfig, error) {
+	if _, err := r.Known([]string{name}); err != nil {
+		return ClusterConfig{}, err
+	}
+	v, err := r.look()
+	if err != nil {
+		return ClusterConfig{}, err
+	}
+	c := v.configs[name]
+	if len(c.problems) > 0 || c.entry == nil {
+		return ClusterConfig{}, c.problems.Sorted()
+	}
+	return c.entry.ClusterConfig, nil
+}
+
 // LoadWith is Load as if the composition listed further files, which are paths
 // from the root. Nothing is written.
 func (r *Repo) LoadWith(ctx context.Context, name string, further []string) (*Cluster, error) {

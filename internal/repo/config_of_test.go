@@ -1,0 +1,23 @@
+package repo
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestConfigOf: where a cluster is can be read whatever its manifests are
+// like; faults of the configuration itself count.
+func TestConfigOf(t *testing.T) {
+	r := open(t, base().with(files{"clusters/prod/resources.yaml": "", "vm/prod/a.yaml": "nonsense: ["}).write(t))
+	c, err := r.ConfigOf("prod")
+	if err != nil || !strings.HasPrefix(c.BaseURL, "https://pve1.example.org") || c.File != "clusters/prod/config.yaml" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	if _, err := r.ConfigOf("nope"); err == nil {
+		t.Error("a cluster that is not there has a configuration")
+	}
+	r = open(t, base().with(files{"clusters/prod/config.yaml": strings.Replace(configYAML, "https://pve1.example.org", "ftp://x", 1)}).write(t))
+	if _, err := r.ConfigOf("prod"); err == nil || !strings.Contains(err.Error(), "base-url") {
+		t.Errorf("a faulty configuration gives %v", err)
+	}
+}
