@@ -133,13 +133,14 @@ func (r *running) eventually(what string, f func() bool) {
 	r.t.Fatalf("%s: never seen; the last cycle is %+v; the log:\n%s", what, r.cycle(), r.out)
 }
 
-func (r *running) memory() (m string) {
+// description is the guest's; PVE takes a change of it at once.
+func (r *running) description() (text string) {
 	r.world.View(func(s *pvesim.State) {
 		if g := s.Guests[100]; g != nil {
-			m = g.Config["memory"]
+			text = g.Config["description"]
 		}
 	})
-	return m
+	return text
 }
 
 // told is a service and a forge in one: it keeps what it is sent.
@@ -256,13 +257,13 @@ func TestHotReload(t *testing.T) {
 		r.t = t
 		r.write("proxops.yaml", processYAML+"reconcile: {read-only: true}\n")
 		r.until("read-only", func(c cycleState) bool { return c.ReadOnly && !c.Aborted })
-		r.write("vm/prod/a.yaml", badVM("", "512MiB", "1GiB"))
+		r.write("vm/prod/a.yaml", badVM("  pve-description: one\n"))
 		r.until("a further read-only cycle", func(c cycleState) bool { return c.ReadOnly })
-		if m := r.memory(); m != "512" {
-			t.Fatalf("memory is %s: written in spite of read-only", m)
+		if d := r.description(); strings.Contains(d, "one") {
+			t.Fatalf("the description is %q: written in spite of read-only", d)
 		}
 		r.write("proxops.yaml", processYAML)
-		r.eventually("the write", func() bool { return r.memory() == "1024" })
+		r.eventually("the write", func() bool { return strings.Contains(r.description(), "one") })
 	})
 	t.Run("the server's certificate and token", func(t *testing.T) {
 		r.t = t
@@ -284,11 +285,11 @@ func TestHotReload(t *testing.T) {
 		r.secrets("process.sops.yaml", "secrets:\n    bearer: second-bearer\n    chat: "+s.URL+"/canary-one\n    forge: canary-forge\n")
 		r.write("proxops.yaml", processYAML+"notifications: [{name: ops, url: chat}]\ngit: {status: {provider: gitea, api-url: "+s.URL+"/api/v1, repository: ops/infra, token: forge}}\n")
 		r.eventually("the status of the commit", func() bool { return s.has("/api/v1/repos/ops/infra/statuses/", "token canary-forge", `"success"`) })
-		r.write("vm/prod/a.yaml", badVM("", "512MiB", "2GiB"))
-		r.eventually("the correction told", func() bool { return s.has("/canary-one", "corrected", "memory") })
+		r.write("vm/prod/a.yaml", badVM("  pve-description: two\n"))
+		r.eventually("the correction told", func() bool { return s.has("/canary-one", "corrected", "pve-description") })
 		r.secrets("process.sops.yaml", "secrets:\n    bearer: second-bearer\n    chat: "+s.URL+"/canary-two\n    forge: canary-forge\n")
-		r.write("vm/prod/a.yaml", badVM("", "512MiB", "3GiB"))
-		r.eventually("the correction told at the new address", func() bool { return s.has("/canary-two", "corrected", "memory") })
+		r.write("vm/prod/a.yaml", badVM("  pve-description: three\n"))
+		r.eventually("the correction told at the new address", func() bool { return s.has("/canary-two", "corrected", "pve-description") })
 		r.write("vm/prod/a.yaml", "kind: Nonsense\n")
 		r.eventually("the fault told to the forge", func() bool { return s.has("/api/v1/", `"failure"`) })
 		r.eventually("the fault told to people", func() bool { return s.has("/canary-two", "failed", "Nonsense") })
