@@ -102,7 +102,7 @@ func (x *adoption) incomplete(w io.Writer, st show.Style, r adoptReport) {
 		head(w, st, "INCOMPLETE, for a human to decide:")
 	}
 	for _, u := range order {
-		fmt.Fprintf(w, "  %s of %d %s manifests: not known to PVE, needed only to make the object anew\n", u.path, count[u], u.kind)
+		fmt.Fprintf(w, "  %s of %s: not known to PVE, needed only to make the object anew\n", u.path, several(count[u], u.kind+" manifest"))
 	}
 	for _, l := range rest {
 		fmt.Fprintln(w, "  "+show.Clean(l))
@@ -124,7 +124,12 @@ func (x *adoption) incomplete(w io.Writer, st show.Style, r adoptReport) {
 
 func (x *adoption) gaps(w io.Writer, st show.Style, r adoptReport) {
 	var own []string
-	titled := false
+	titled, width := false, 0
+	for _, g := range r.res.Gaps {
+		if !g.Own {
+			width = max(width, len(show.Clean(g.Key)))
+		}
+	}
 	for _, g := range r.res.Gaps {
 		if g.Own {
 			own = append(own, fmt.Sprintf("%s (%d)", g.Key, g.Count))
@@ -134,7 +139,7 @@ func (x *adoption) gaps(w io.Writer, st show.Style, r adoptReport) {
 			head(w, st, "gaps, which stay as they are in PVE:")
 			titled = true
 		}
-		fmt.Fprintf(w, "  %-24s %4d  %s", show.Clean(g.Key), g.Count, show.Clean(g.Reason))
+		fmt.Fprintf(w, "  %-*s %4d  %s", width, show.Clean(g.Key), g.Count, show.Clean(g.Reason))
 		if len(g.Values) > 0 {
 			fmt.Fprintf(w, ": %s", show.Clean(strings.Join(g.Values, " | ")))
 		}
@@ -191,12 +196,20 @@ func (x *adoption) terraform(w io.Writer, st show.Style, r adoptReport) {
 	}
 }
 
+func several(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 func (x *adoption) checked(w io.Writer, st show.Style, r adoptReport) {
 	c := r.checked
 	if c == nil {
 		return
 	}
-	fmt.Fprintf(w, "check: %d objects planned: %d ownership claims, %d items listed as INCOMPLETE, %d other differences\n", c.Objects, c.Claims, c.Listed, len(c.Bugs))
+	fmt.Fprintf(w, "check: %s planned: %s, %s listed as INCOMPLETE, %s\n", several(c.Objects, "object"), several(c.Claims, "ownership claim"),
+		several(c.Listed, "item"), several(len(c.Bugs), "other difference"))
 	for _, s := range c.Skipped {
 		fmt.Fprintln(w, "  not compared: "+show.Clean(s))
 	}

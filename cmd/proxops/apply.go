@@ -82,12 +82,12 @@ func (a *app) apply(ctx context.Context, s *session, diff bool, vanished []strin
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			live.Print(func(w show.Writer) { show.Section(w, st, reconcile.Report{Cluster: name, Commit: p.Commit, Plan: p}) })
+			live.Print(func(w show.Writer) { show.Section(w, st, reconcile.Report{Cluster: name, Commit: p.Commit, Dirty: p.Dirty, Plan: p}) })
 			return nil
 		}
 	})
 	live.Close()
-	show.Applied(a.out, st, reports)
+	show.Applied(a.out, st, reports, diff)
 	for _, r := range reports {
 		if r.Failed() {
 			return exit(1)

@@ -67,7 +67,7 @@ func (a *app) demo(ctx context.Context, dir string, keep bool) error {
 	if d.srv, err = w.Serve("127.0.0.1:0"); err != nil {
 		return err
 	}
-	defer d.srv.Close()
+	defer func() { _ = d.srv.Close() }() // the demo is over
 	d.alice = creds.alice
 	if err := d.write(files, creds); err != nil {
 		return err

@@ -42,10 +42,7 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // hint is an error of usage: it names the command whose help explains.
-type hint struct {
-	err  error
-	help string
-}
+type hint struct{ err error }
 
 func (h hint) Error() string { return h.err.Error() }
 func (h hint) Unwrap() error { return h.err }
@@ -164,7 +161,7 @@ func (a *app) logger(s *repo.Settings) *slog.Logger {
 	if s.Log.Format == "json" {
 		return slog.New(slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: a.level}))
 	}
-	return slog.New(tint.NewHandler(a.err, &tint.Options{Level: a.level, NoColor: !a.style(a.err).Color}))
+	return slog.New(tint.NewTextHandler(a.err, &tint.Options{Level: a.level, NoColor: !a.style(a.err).Color}))
 }
 
 // noArgs is cobra.NoArgs with our wording.

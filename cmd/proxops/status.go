@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 )
 
 func (a *app) statusCmd() *cobra.Command {
-	var remote string
+	var remote, output string
 	c := &cobra.Command{
 		Use: "status", GroupID: "main", Args: noArgs,
 		Short: "Say what is in sync, what drifted and what waits",
@@ -27,22 +28,39 @@ certificate.
 
 Exit status: 0, or 1 when a cluster or an object has an error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return hint{err: fmt.Errorf("--output: %q is not one of text, json", output)}
+			}
 			if remote != "" {
-				return a.remoteStatus(cmd.Context(), remote)
+				return a.remoteStatus(cmd.Context(), remote, output == "json")
 			}
 			s, err := a.session(cmd.Context(), false)
 			if err != nil {
 				return err
 			}
-			return a.statusOf(s.cycles(cmd.Context(), nil))
+			reports := s.cycles(cmd.Context(), nil)
+			if output != "json" {
+				return a.statusOf(reports)
+			}
+			snap := web.Snapshot{}
+			for i := range reports {
+				snap.Clusters = append(snap.Clusters, reconcile.Standing{Cluster: reports[i].Cluster, Report: &reports[i], Mine: true})
+			}
+			st := web.StatusOf(snap)
+			return a.statusJSON(st.Clusters, st.Objects, reports)
 		},
 	}
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json: clusters and objects as in a daemon's /status")
 	c.Flags().StringVar(&remote, "remote", "", "URL of a running proxops run, such as http://127.0.0.1:9494")
 	return c
 }
 
 func (a *app) statusOf(reports []reconcile.Report) error {
 	show.Status(a.out, a.style(a.out), reports)
+	return statusCode(reports)
+}
+
+func statusCode(reports []reconcile.Report) error {
 	for _, r := range reports {
 		if r.Failed() {
 			return exit(1)
@@ -51,9 +69,23 @@ func (a *app) statusOf(reports []reconcile.Report) error {
 	return nil
 }
 
+func (a *app) statusJSON(clusters []web.ClusterStatus, objects []web.ObjectStatus, reports []reconcile.Report) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	doc := struct {
+		Clusters []web.ClusterStatus `json:"clusters"`
+		Objects  []web.ObjectStatus  `json:"objects"`
+	}{append([]web.ClusterStatus{}, clusters...), append([]web.ObjectStatus{}, objects...)}
+	if err := enc.Encode(doc); err != nil {
+		return err
+	}
+	return statusCode(reports)
+}
+
 // remoteStatus prints what a daemon knows, and who reconciles the clusters
 // that are not its own.
-func (a *app) remoteStatus(ctx context.Context, url string) error {
+func (a *app) remoteStatus(ctx context.Context, url string, asJSON bool) error {
 	st, err := web.Fetch(ctx, url, secret.New(a.env["PROXOPS_LISTEN_AUTH"]), a.flags.CAFile)
 	if err != nil {
 		return err
@@ -69,6 +101,10 @@ func (a *app) remoteStatus(ctx context.Context, url string) error {
 	}
 	picked := func(name string) bool { return len(a.clusters) == 0 || slices.Contains(a.clusters, name) }
 	reports := slices.DeleteFunc(st.Reports(), func(r reconcile.Report) bool { return !picked(r.Cluster) })
+	if asJSON {
+		return a.statusJSON(slices.DeleteFunc(slices.Clone(st.Clusters), func(c web.ClusterStatus) bool { return !picked(c.Name) }),
+			slices.DeleteFunc(slices.Clone(st.Objects), func(o web.ObjectStatus) bool { return !picked(o.Cluster) }), reports)
+	}
 	err = a.statusOf(reports)
 	for _, c := range st.Clusters {
 		switch {

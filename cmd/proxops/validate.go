@@ -37,7 +37,11 @@ Exit status: 0, or 1 when there is a fault.`,
 				for _, w := range l.Cluster.Warnings {
 					fmt.Fprintf(a.out, "%s: warning: %s\n", l.Name, show.Clean(w))
 				}
-				fmt.Fprintf(a.out, "%s: %d objects are valid\n", l.Name, len(l.Cluster.Resources))
+				what := "objects are valid"
+				if len(l.Cluster.Resources) == 1 {
+					what = "object is valid"
+				}
+				fmt.Fprintf(a.out, "%s: %d %s\n", l.Name, len(l.Cluster.Resources), what)
 			}
 			slices.Sort(faults)
 			for _, f := range slices.Compact(faults) {

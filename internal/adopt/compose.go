@@ -31,7 +31,7 @@ func Propose(root, cluster string, lines []string) (Proposal, error) {
 	if err != nil {
 		return p, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	old, err := dir.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return p, err
@@ -53,7 +53,11 @@ func Propose(root, cluster string, lines []string) (Proposal, error) {
 	for _, l := range listed {
 		have[spelled(cluster, l)] = true
 	}
+	rooted := len(listed) > 0 && !slices.ContainsFunc(listed, func(l string) bool { return spelled(cluster, l) != path.Clean(l) })
 	for _, l := range lines {
+		if short := strings.TrimPrefix(l, "../../"); rooted && spelled(cluster, short) == spelled(cluster, l) {
+			l = short // as the composition spells its own
+		}
 		if key := spelled(cluster, l); !have[key] {
 			have[key] = true
 			p.New = append(p.New, l)
@@ -125,6 +129,6 @@ func (p Proposal) Save(root string) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	return Put(dir, p.File, p.Text)
 }

@@ -41,7 +41,7 @@ func Write(root string, manifests []Manifest, force bool) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }()
 	var out []File
 	for i := range manifests {
 		m := &manifests[i]

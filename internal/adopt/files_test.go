@@ -133,9 +133,9 @@ func TestDeclaredElsewhere(t *testing.T) {
 func TestPropose(t *testing.T) {
 	for _, c := range []struct{ name, old, want string }{
 		{"empty flow", "resources: []\n", "resources:\n  - ../../vm/lab/a.yaml\n  - ../../vm/lab/b.yaml\n"},
-		{"flow", "resources: [vm/lab/a.yaml]\n", "resources:\n  - vm/lab/a.yaml\n  - ../../vm/lab/b.yaml\n"},
-		{"block", "resources:\n- vm/lab/b.yaml\n", "resources:\n- vm/lab/b.yaml\n- ../../vm/lab/a.yaml\n"},
-		{"no line end", "resources:\n    - vm/lab/b.yaml", "resources:\n    - vm/lab/b.yaml\n    - ../../vm/lab/a.yaml\n"},
+		{"flow", "resources: [vm/lab/a.yaml]\n", "resources:\n  - vm/lab/a.yaml\n  - vm/lab/b.yaml\n"},
+		{"block", "resources:\n- vm/lab/b.yaml\n", "resources:\n- vm/lab/b.yaml\n- vm/lab/a.yaml\n"},
+		{"no line end", "resources:\n    - vm/lab/b.yaml", "resources:\n    - vm/lab/b.yaml\n    - vm/lab/a.yaml\n"},
 		{"all there", "resources:\n  - ../../vm/lab/b.yaml # x\n  - vm/lab/a.yaml\n", "resources:\n  - ../../vm/lab/b.yaml # x\n  - vm/lab/a.yaml\n"},
 		{"absent", "", "resources:\n  - ../../vm/lab/a.yaml\n  - ../../vm/lab/b.yaml\n"},
 	} {

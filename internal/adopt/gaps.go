@@ -219,7 +219,10 @@ func (m *maker) hints() {
 		}
 	}
 	for _, k := range kind.All {
-		if n := multi[k.Name]; n > 0 {
+		switch n := multi[k.Name]; {
+		case n == 1:
+			m.out.Hints = append(m.out.Hints, "1 "+k.Name+" manifest names several nodes: the same file is on each of them")
+		case n > 1:
 			m.out.Hints = append(m.out.Hints, fmt.Sprintf("%d %s manifests name several nodes: the same file is on each of them", n, k.Name))
 		}
 	}

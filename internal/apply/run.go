@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -239,7 +240,7 @@ func (r *run) one(ctx context.Context, w *worker, i int, a plan.Action) ActionRe
 		r.event(Event{Kind: Progress, Index: i, Action: a, UPID: string(e.UPID), Elapsed: e.Elapsed, Lines: e.Lines})
 	})
 	w.res = ActionResult{Action: a, Started: start}
-	w.settle(w.do(hooked, a))
+	w.settle(explained(w.do(hooked, a), a))
 	w.res.Took = time.Since(start)
 	if a.Disrupts && w.res.Outcome == Failed {
 		r.mu.Lock()
@@ -279,9 +280,20 @@ func (r *run) prerequisite(a plan.Action) error {
 		if d, ok := res.Action.Do.(plan.DownloadStep); ok && !slices.Contains(d.Nodes, a.Node) {
 			continue
 		}
-		return fmt.Errorf("waits for %s: %s %s", res.Action.Ref, res.Action.Verb, res.Outcome)
+		return fmt.Errorf("waits for %s, whose %s %s", res.Action.Ref, strings.ToLower(string(res.Action.Verb)), ended(res.Outcome))
 	}
 	return nil
+}
+
+// ended words an outcome that is no success.
+func ended(o Outcome) string {
+	switch o {
+	case Failed:
+		return "failed"
+	case Deferred:
+		return "was deferred"
+	}
+	return "has an unknown outcome"
 }
 
 // allocate waits until the storages that the action allocates on have room for

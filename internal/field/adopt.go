@@ -102,16 +102,14 @@ func (a *adopter) slot(r *Row, v *Volume) {
 	}
 }
 
-func (a *adopter) try(r *Row, key, token, text string) bool {
-	err := r.adopt(text)
-	if err != nil {
+func (a *adopter) try(r *Row, key, token, text string) {
+	if err := r.adopt(text); err != nil {
 		reason, hide := err.Error(), r.Secret || secretKey(key)
 		if hide {
 			reason = "the value does not fit the field"
 		}
 		a.gap(key, token, text, hide, reason)
 	}
-	return err == nil
 }
 
 // row reads one token.
@@ -149,6 +147,8 @@ func (a *adopter) row(r *Row) {
 			a.use(r.Key, token)
 		}
 	case text == "":
+	case r.clear(text) == text: // nothing of it is the manifest's, such as the tag of ours alone
+		a.use(r.Key, token)
 	default:
 		a.use(r.Key, token)
 		a.try(r, r.Key, token, text)

@@ -188,7 +188,7 @@ func TestExplain(t *testing.T) {
 		t.Error(err)
 	}
 	table := Table(b, false)
-	for _, want := range []string{"| `networks[].vlan` | integer 1-4094 | `netN.tag` | live where", "| **`disks[]`** | list, required |", "| `memory` | size, required | `memory.current` |"} {
+	for _, want := range []string{"| `networks[].vlan` | integer 1-4094 | `netN.tag` | live where", "| **`disks[]`** | list, required |", "| `memory` | size, required | `memory` |"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%q is missing in\n%s", want, table)
 		}

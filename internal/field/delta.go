@@ -62,6 +62,8 @@ type Edit struct {
 	Storage  string
 	Impact   Impact
 	RootOnly string // who may write it, when not everybody with rights
+	// RootPaths are the fields that RootOnly is about.
+	RootPaths []string
 	Changes  []Change
 }
 

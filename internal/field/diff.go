@@ -321,7 +321,7 @@ func (w *work) finish() {
 		hidden = hidden || r.Secret
 		e.Impact = max(e.Impact, w.impact(r))
 		if r.RootOnly != "" {
-			e.RootOnly = r.RootOnly
+			e.RootOnly, e.RootPaths = r.RootOnly, append(e.RootPaths, r.Path)
 		}
 		e.Changes = append(e.Changes, w.change(r, w.old, w.now))
 	}

@@ -144,7 +144,7 @@ func (r *Row) wireName(lxc bool) string {
 			key = c + "N"
 		}
 	}
-	if r.Token != "" && key != "" && !wire.FormatOf(lxc, r.Key).Plain {
+	if f := wire.FormatOf(lxc, r.Key); r.Token != "" && key != "" && !f.Plain && (r.Token != f.Default || f.Net) {
 		return key + "." + r.Token
 	}
 	return key

@@ -54,7 +54,7 @@ func (h *Hardware) shape(v *VM, live *field.Guest, place drivePlace) *field.Bloc
 			"NUMA topology; memory hotplug needs it.").PVEDefault("0").On(field.Pending),
 		field.Sub(&h.CDROM, "cdrom", "CD drive in ide2, or in ide3 where the cloud-init drive sits on ide2. Left out the drive is not owned.",
 			func(c *CDROM) []field.Node { return c.rows(place.cd, live, v.volumes) }),
-		h.efi(), h.cloudInit(place, live), h.tpm(),
+		h.efi(), h.cloudInit(place), h.tpm(),
 		field.ListOf(&h.PCIDevices, "pci-devices", "Host PCI devices passed to the VM. A live one that is not listed is always reported and never removed.",
 			func(i int, p *PCIDevice) *field.Block { return p.shape(i, live) }),
 	)
@@ -199,7 +199,7 @@ type CloudInitDrive struct {
 	Slot    field.Opt[string]
 }
 
-func (h *Hardware) cloudInit(place drivePlace, live *field.Guest) *field.Block {
+func (h *Hardware) cloudInit(place drivePlace) *field.Block {
 	key := place.cloudInit
 	b := field.Sub(&h.CloudInit, "cloud-init", "Drive that hands cloud-init-data to the guest. A live one is owned on whatever slot it is.", func(c *CloudInitDrive) []field.Node {
 		storage := field.Var(&c.Storage, "storage", key, "", storageID,

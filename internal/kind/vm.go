@@ -67,7 +67,7 @@ func (v *VM) Shape(live *field.Guest) *field.Block {
 			On(balloonImpact(v.Balloon, live)),
 		v.cpu(),
 		field.ListOf(&v.Disks, "disks", "Disks, each in one slot of one bus. A disk is known by its slot; the order in the file only gives the default slots. A live disk that is not listed is reported and never removed.", func(i int, d *Disk) *field.Block {
-			return d.shape(i, v, live)
+			return d.shape(i, v)
 		}),
 		field.ListOf(&v.Networks, "networks", "Network cards, each in one slot. [] means none; a live card that is not listed is reported and never removed.", func(i int, n *NIC) *field.Block {
 			return n.shape(i)
@@ -163,7 +163,7 @@ type Disk struct {
 // Slot is the drive slot of the i-th disk: its interface, or scsi<i>.
 func (d *Disk) Slot(i int) string { return d.Interface.Or(fmt.Sprintf("scsi%d", i)) }
 
-func (d *Disk) shape(i int, v *VM, live *field.Guest) *field.Block {
+func (d *Disk) shape(i int, v *VM) *field.Block {
 	key := d.Slot(i)
 	fresh := func(r *field.Row) *field.Row { // PVE plugs scsi and virtio into a running VM, ide and sata never
 		r.On(field.Pending)

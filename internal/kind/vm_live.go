@@ -191,10 +191,10 @@ func (v *VM) Allocate(live *field.Guest, volumes NameVolume) {
 		if n, ok := numbered(key, "ipconfig"); ok && n <= maxIPConfig && strings.TrimSpace(text) != "" {
 			v.CloudInit.IPConfigs = append(v.CloudInit.IPConfigs, IPConfig{NIC: field.Some(n)})
 		}
-		switch {
-		case key == "efidisk0":
+		switch key {
+		case "efidisk0":
 			v.Hardware.EFIDisk = &EFIDisk{}
-		case key == "tpmstate0":
+		case "tpmstate0":
 			v.Hardware.TPM = &TPM{}
 		}
 		if _, ok := bus(key); ok {

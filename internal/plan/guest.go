@@ -200,9 +200,21 @@ func reason(d field.Delta, claim, unfinished bool) string {
 	case unfinished:
 		return "the configuration of this clone broke off: it is written again"
 	case claim:
-		return "claims the guest: adds the tag " + kind.OwnerTag + "; " + what
+		claims := "claims the guest: adds the tag " + kind.OwnerTag
+		if tagAlone := len(changedTags(changes(d.Edits))) == 1; tagAlone { // said already
+			d = withoutTags(d)
+		}
+		if what := paths(d); what != "" {
+			return claims + "; drift: " + what
+		}
+		return claims
 	}
 	return what
+}
+
+func withoutTags(d field.Delta) field.Delta {
+	d.Edits = slices.DeleteFunc(slices.Clone(d.Edits), func(e field.Edit) bool { return e.Key == "tags" })
+	return d
 }
 
 // paths names the first fields of a delta.

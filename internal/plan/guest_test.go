@@ -134,3 +134,51 @@ func TestGuest(t *testing.T) {
 		})
 	}
 }
+
+// What is waited for is told although the guest has an anomaly, too.
+func TestWaitingWithAnAnomaly(t *testing.T) {
+	config := strings.Replace(strings.Replace(webConfig, "cores: 2", "cores: 1 => 2", 1), "size=10G", "size=12G", 1)
+	p := Make(cluster(t, manifest("VM", "web", strings.Replace(webSpec, "stopped", "started", 1))), snapshot(running(guest(100, "pve01", "qemu", config))), Policy{})
+	if len(p.Anomalies) == 0 || p.Objects[0].State != WaitingRestart {
+		t.Errorf("%d anomalies, state %s", len(p.Anomalies), p.Objects[0].State)
+	}
+}
+
+// A claim says once that it adds the tag, and what else it changes.
+func TestClaimReason(t *testing.T) {
+	for memory, want := range map[string]string{
+		"2048": "claims the guest: adds the tag proxops",
+		"1024": "claims the guest: adds the tag proxops; drift: memory",
+	} {
+		config := strings.NewReplacer("tags: proxops", "tags: old", "memory: 2048", "memory: "+memory).Replace(webConfig)
+		p := Make(cluster(t, manifest("VM", "web", webSpec)), snapshot(guest(100, "pve01", "qemu", config)), Policy{})
+		if len(p.Actions) != 1 || p.Actions[0].Why != want {
+			t.Errorf("%+v, want %q", p.Actions, want)
+		}
+	}
+}
+
+// A refusal names the field that only root may write, not its neighbour in
+// the same key.
+func TestRootOnlyFieldIsNamed(t *testing.T) {
+	spec := ctSpec + "options: {nesting: true, keyctl: true}\n"
+	p := Make(cluster(t, manifest("LXC", "dns", spec)), snapshot(guest(200, "pve01", "lxc", ctConfig+"unprivileged: 1\n")), Policy{})
+	for _, a := range p.Actions {
+		if a.RootOnly {
+			if !strings.HasPrefix(a.Refused, "options.keyctl: ") {
+				t.Errorf("refused: %s", a.Refused)
+			}
+			return
+		}
+	}
+	t.Errorf("nothing is refused: %+v", p.Actions)
+}
+
+// A running guest that goes is shut down, not stopped and started.
+func TestPowerOfDeletes(t *testing.T) {
+	for on, want := range map[bool]string{true: "shutdown", false: "none"} {
+		if got := (Action{Verb: Delete, Do: DeleteStep{Running: on}}).PowerText(); got != want {
+			t.Errorf("running %t: %s", on, got)
+		}
+	}
+}

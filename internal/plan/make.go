@@ -66,7 +66,7 @@ type place struct {
 
 func newMaker(c *repo.Cluster, s *live.Snapshot, pol Policy) *maker {
 	m := &maker{c: c, s: s, pol: pol, level: map[kind.Ref]int{}, declared: map[int]*kind.Resource{},
-		blocked: map[place]string{}, making: map[kind.Ref]bool{}, out: Plan{Cluster: c.Name, Commit: c.Commit, Levels: c.Levels}}
+		blocked: map[place]string{}, making: map[kind.Ref]bool{}, out: Plan{Cluster: c.Name, Commit: c.Commit, Dirty: c.Dirty, Levels: c.Levels}}
 	for i, refs := range c.Levels {
 		for _, ref := range refs {
 			m.level[ref] = i
@@ -142,10 +142,10 @@ func (o *object) done(state ObjectState, why string) {
 	case state != "":
 	case len(o.actions) > 0:
 		state = Drift
-	case len(o.anomalies) > 0:
-		state = Anomalous
 	case len(o.row.Waiting) > 0:
 		state = WaitingRestart
+	case len(o.anomalies) > 0:
+		state = Anomalous
 	default:
 		state = Converged
 	}

@@ -69,7 +69,7 @@ func needs(a Action, s *live.Snapshot) []Need {
 		out = append(out, changeNeeds(a, vm)...)
 		return append(out, powerNeed(step.Start, vm)...)
 	case UpdateStep:
-		return updateNeeds(a, step, vm)
+		return updateNeeds(step, vm)
 	case ResizeStep:
 		out := append(one("VM.Config.Disk"), storageNeeds([]string{step.Storage})...)
 		if step.Guest == "lxc" {
@@ -137,7 +137,7 @@ func storageNeeds(storages []string) []Need {
 	return out
 }
 
-func updateNeeds(a Action, step UpdateStep, vm []string) []Need {
+func updateNeeds(step UpdateStep, vm []string) []Need {
 	out := paramNeeds(step.Guest, step.Params, vm, step.Storages, false)
 	for _, key := range slices.Concat(step.Delete, step.Revert) {
 		out = append(out, keyNeeds(step.Guest, key, "", vm)...)

@@ -52,6 +52,26 @@ type Action struct {
 	Disrupts bool
 }
 
+// PowerText says what the action does to a running guest, as plans show it.
+// A guest that is to be stopped or deleted does not come back, so that no
+// impact of a field describes it; "none" is said as elsewhere.
+func (a Action) PowerText() string {
+	switch step := a.Do.(type) {
+	case DeleteStep:
+		if step.Running {
+			return "shutdown"
+		}
+	case PowerStep:
+		switch {
+		case step.Stop && !step.Start && step.Force:
+			return "stop"
+		case step.Stop && !step.Start:
+			return "shutdown"
+		}
+	}
+	return a.Power.String()
+}
+
 // Step is what apply executes; one type per verb family.
 type Step interface{ step() }
 
@@ -225,6 +245,7 @@ type Suppressed struct {
 type Plan struct {
 	Cluster    string
 	Commit     string // of the desired state, "" when none
+	Dirty      bool   // the desired state differs from Commit: files are not committed
 	Actions    []Action
 	Anomalies  []Anomaly
 	Errors     []ObjectError

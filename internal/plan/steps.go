@@ -218,11 +218,7 @@ func rootText(edits []field.Edit) string {
 		if e.RootOnly == "" {
 			continue
 		}
-		name := e.Key
-		if len(e.Changes) > 0 {
-			name = e.Changes[0].Path
-		}
-		parts = append(parts, name+": "+e.RootOnly)
+		parts = append(parts, cmp.Or(strings.Join(e.RootPaths, ", "), e.Key)+": "+e.RootOnly)
 	}
 	slices.Sort(parts)
 	return strings.Join(slices.Compact(parts), "; ") + ": PVE refuses it to every token"

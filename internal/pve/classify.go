@@ -74,7 +74,7 @@ func (c *core) refusal(r request, a answer, env envelope) *Error {
 	read := r.isRead() || r.login
 	switch {
 	case a.status == http.StatusUnauthorized:
-		c.unauthorized(r, e)
+		c.unauthorized(e)
 	case a.status == http.StatusForbidden:
 		e.Kind = KindForbidden
 	case a.status == http.StatusBadRequest:
@@ -109,7 +109,7 @@ func (c *core) refusal(r request, a answer, env envelope) *Error {
 	return e
 }
 
-func (c *core) unauthorized(r request, e *Error) {
+func (c *core) unauthorized(e *Error) {
 	e.Kind = KindUnauthorized
 	who := c.auth.creds.identity()
 	if c.auth.creds.TokenID != "" {

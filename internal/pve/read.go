@@ -37,9 +37,9 @@ func (r *Reader) Get(ctx context.Context, path string, query url.Values, out any
 	return err
 }
 
-func (r *Reader) row(ctx context.Context, path string, query url.Values) (row, error) {
+func (r *Reader) row(ctx context.Context, path string) (row, error) {
 	var out row
-	err := r.Get(ctx, path, query, &out)
+	err := r.Get(ctx, path, nil, &out)
 	return out, err
 }
 
@@ -72,7 +72,7 @@ func guestPath(node string, t GuestType, vmid int, rest ...string) string {
 
 // Version reads /version; any authenticated caller may.
 func (r *Reader) Version(ctx context.Context) (Version, error) {
-	x, err := r.row(ctx, "/version", nil)
+	x, err := r.row(ctx, "/version")
 	return Version{Version: x.str("version"), Release: x.str("release"), RepoID: x.str("repoid")}, err
 }
 
@@ -127,7 +127,7 @@ func (r *Reader) Resources(ctx context.Context) ([]Resource, error) {
 
 // Options reads the datacenter options that bear on tags.
 func (r *Reader) Options(ctx context.Context) (Options, error) {
-	x, err := r.row(ctx, "/cluster/options", nil)
+	x, err := r.row(ctx, "/cluster/options")
 	if err != nil {
 		return Options{}, err
 	}
@@ -185,7 +185,7 @@ func (r *Reader) Pending(ctx context.Context, node string, t GuestType, vmid int
 // Config reads a guest's config as it will be once what is pending has come
 // into effect, with what Pending leaves out: a container's raw lxc lines.
 func (r *Reader) Config(ctx context.Context, node string, t GuestType, vmid int) (GuestConfig, error) {
-	x, err := r.row(ctx, guestPath(node, t, vmid, "config"), nil)
+	x, err := r.row(ctx, guestPath(node, t, vmid, "config"))
 	if err != nil {
 		return GuestConfig{}, err
 	}
@@ -207,7 +207,7 @@ func (r *Reader) Config(ctx context.Context, node string, t GuestType, vmid int)
 // GuestStatus reads .../status/current. It takes five times as long as
 // Pending; Resources has the power state of all guests at once.
 func (r *Reader) GuestStatus(ctx context.Context, node string, t GuestType, vmid int) (GuestStatus, error) {
-	x, err := r.row(ctx, guestPath(node, t, vmid, "status", "current"), nil)
+	x, err := r.row(ctx, guestPath(node, t, vmid, "status", "current"))
 	if err != nil {
 		return GuestStatus{}, err
 	}
@@ -427,7 +427,7 @@ func task(x row) Task {
 
 // TaskStatus reads whether a task runs, and how it ended.
 func (r *Reader) TaskStatus(ctx context.Context, u UPID) (Task, error) {
-	x, err := r.row(ctx, at("nodes", u.Node(), "tasks", string(u), "status"), nil)
+	x, err := r.row(ctx, at("nodes", u.Node(), "tasks", string(u), "status"))
 	if err != nil {
 		return Task{}, err
 	}

@@ -174,7 +174,7 @@ func Peek(ctx context.Context, base string) (Certificate, error) {
 	if err != nil {
 		return Certificate{}, fmt.Errorf("%s: %w: check the address and that pveproxy runs there", u.Host, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // nothing was sent
 	certs := conn.(*tls.Conn).ConnectionState().PeerCertificates
 	leaf := certs[0]
 	out := Certificate{Subject: leaf.Subject.String(), Issuer: leaf.Issuer.String(), Names: slices.Clone(leaf.DNSNames),

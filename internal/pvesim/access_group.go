@@ -10,7 +10,7 @@ func (w *World) groupList(r *Request) (any, error) {
 	out := []map[string]any{}
 	for _, id := range w.groupsWith(r.Who, "User.Modify", "Sys.Audit", "Group.Allocate") {
 		g := w.Access.Groups[id]
-		row := map[string]any{"groupid": id, "users": joined(sortedKeys(g.Users), ",")}
+		row := map[string]any{"groupid": id, "users": joined(sortedKeys(g.Users))}
 		if g.Comment != "" {
 			row["comment"] = g.Comment
 		}
@@ -67,7 +67,7 @@ func (w *World) roleList(*Request) (any, error) {
 	out := []map[string]any{}
 	for _, id := range sortedKeys(w.Access.Roles) {
 		_, special := builtin[id]
-		out = append(out, map[string]any{"roleid": id, "privs": joined(w.Access.Roles[id], ","), "special": bit(special)})
+		out = append(out, map[string]any{"roleid": id, "privs": joined(w.Access.Roles[id]), "special": bit(special)})
 	}
 	return out, nil
 }

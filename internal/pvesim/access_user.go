@@ -21,7 +21,7 @@ func (w *World) userList(r *Request) (any, error) {
 			row["realm-type"] = w.Access.Realms[realm]["type"]
 		}
 		if r.P.Bool("full") {
-			row["groups"] = joined(w.Access.groupsOf(id), ",")
+			row["groups"] = joined(w.Access.groupsOf(id))
 			if len(u.Tokens) > 0 {
 				row["tokens"] = u.tokenRows()
 			}

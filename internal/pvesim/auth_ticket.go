@@ -115,7 +115,7 @@ func (w *World) authenticate(c *call, path string) (Identity, *Error) {
 	if !ok {
 		return Identity{}, unauthorized("Authentication failed!")
 	}
-	if _, _, upload := uploadPath(c.method, path); !upload && c.method != http.MethodGet && !w.csrfValid(user, c.header.Get("CSRFPreventionToken")) {
+	if _, upload := uploadPath(c.method, path); !upload && c.method != http.MethodGet && !w.csrfValid(user, c.header.Get("CSRFPreventionToken")) {
 		return Identity{}, unauthorized("Permission denied - invalid csrf token")
 	}
 	return Identity{User: user}, w.uploadAllowed(Identity{User: user}, c.method, path)
@@ -124,7 +124,7 @@ func (w *World) authenticate(c *call, path string) (Identity, *Error) {
 // uploadAllowed: uploads need no CSRF token, but their permission is checked along with the log-in, so that a refusal looks like one
 // of those: slow and without a body (au-193).
 func (w *World) uploadAllowed(who Identity, method, path string) *Error {
-	_, storage, ok := uploadPath(method, path)
+	storage, ok := uploadPath(method, path)
 	if !ok {
 		return nil
 	}
@@ -147,13 +147,13 @@ func openToAll(method, path string) bool {
 	return false
 }
 
-// uploadPath takes the path of an upload apart.
-func uploadPath(method, path string) (node, storage string, ok bool) {
+// uploadPath gives the storage that an upload's path names.
+func uploadPath(method, path string) (storage string, ok bool) {
 	p := splitPath(path)
 	if method != http.MethodPost || len(p) != 5 || p[0] != "nodes" || p[2] != "storage" || p[4] != "upload" {
-		return "", "", false
+		return "", false
 	}
-	return p[1], p[3], true
+	return p[3], true
 }
 
 func cookieTicket(h http.Header) string {

@@ -166,7 +166,7 @@ func parseMultipart(b []byte, boundary string) (Params, *Upload, *Error) {
 	mr := multipart.NewReader(bytes.NewReader(b), boundary)
 	for {
 		part, err := mr.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return p, up, nil
 		}
 		if err != nil {

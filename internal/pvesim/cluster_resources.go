@@ -132,7 +132,7 @@ func (w *World) storageRows(who Identity, n *Node) []map[string]any {
 			continue
 		}
 		row := map[string]any{
-			"id": "storage/" + n.Name + "/" + s.ID, "type": "storage", "storage": s.ID, "node": n.Name, "plugintype": s.Type, "content": joined(s.Content, ","),
+			"id": "storage/" + n.Name + "/" + s.ID, "type": "storage", "storage": s.ID, "node": n.Name, "plugintype": s.Type, "content": joined(s.Content),
 			"shared": bit(s.Shared), "status": "unknown",
 		}
 		if n.Online() {

@@ -97,7 +97,7 @@ func (w *World) serve(a *Actor, c *call, isAPI bool, apiPath string, segments []
 	if !w.local().Online() { // nobody is there to answer
 		return &response{cut: true}
 	}
-	data, perr := w.call(a, c, apiPath, segments, query, entry)
+	data, perr := w.call(a, c, apiPath, query, entry)
 	var res *response
 	if perr != nil {
 		if perr.Penalty && a.Sleep(w.opts.AuthDelay) != nil {
@@ -148,13 +148,13 @@ func (w *World) strike(a *Actor, f *Fault, segments []string) *response {
 }
 
 // call is the order of checks itself.
-func (w *World) call(a *Actor, c *call, apiPath string, segments []string, query string, entry *RequestEntry) (any, *Error) {
+func (w *World) call(a *Actor, c *call, apiPath, query string, entry *RequestEntry) (any, *Error) {
 	who, perr := w.authenticate(c, apiPath)
 	if perr != nil {
 		return nil, perr
 	}
 	a.Who = who
-	_, _, isUpload := uploadPath(c.method, apiPath)
+	_, isUpload := uploadPath(c.method, apiPath)
 	body, upload, perr := readBody(c, isUpload)
 	if perr != nil {
 		return nil, perr

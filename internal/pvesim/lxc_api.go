@@ -201,7 +201,7 @@ func (w *World) lxcFeature(r *Request) (any, error) {
 	}
 	has := true
 	for _, m := range mounts(conf, false) {
-		has = has && m.kind() == "volume" && w.volumeFeature(r.P.Str("feature"), r.Node, m.volume(), snap)
+		has = has && m.kind() == "volume" && w.volumeFeature(r.P.Str("feature"), m.volume(), snap)
 	}
 	return map[string]any{"hasFeature": bit(has)}, nil
 }

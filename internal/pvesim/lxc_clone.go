@@ -173,9 +173,9 @@ func (r *Request) cloneMount(c *ctClone, src *Guest, m mount) (shared bool, err 
 	switch {
 	case c.full && src.Running && c.snap == "":
 		return false, die("Full clone of a running container is only possible from a snapshot")
-	case c.full && !w.volumeFeature("copy", r.Node, m.volume(), c.snap):
+	case c.full && !w.volumeFeature("copy", m.volume(), c.snap):
 		return false, die("Full clone feature for '%s' is not available", m.volume())
-	case !c.full && !w.volumeFeature("clone", r.Node, m.volume(), c.snap):
+	case !c.full && !w.volumeFeature("clone", m.volume(), c.snap):
 		return false, die("Linked clone feature for '%s' is not available", m.volume())
 	}
 	return shared, nil

@@ -228,7 +228,7 @@ func (a *Actor) freeMount(vmid int, volid string) error {
 
 // volumeFeature is volume_has_feature for container volumes: snapshot, clone (linked) and copy, by storage type and by whether the
 // volume is a base image.
-func (w *World) volumeFeature(feature, node, volid, snap string) bool {
+func (w *World) volumeFeature(feature, volid, snap string) bool {
 	s, v, err := w.parseVolid(volid)
 	if err != nil {
 		return false

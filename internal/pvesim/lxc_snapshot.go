@@ -161,7 +161,7 @@ func (a *Actor) snapshotVolumes(s Section) ([]*Volume, error) {
 	var out []*Volume
 	for _, m := range mounts(s, false) {
 		v := a.w.volume(a.Node, m.volume())
-		if m.kind() != "volume" || v == nil || !a.w.volumeFeature("snapshot", a.Node, m.volume(), "") {
+		if m.kind() != "volume" || v == nil || !a.w.volumeFeature("snapshot", m.volume(), "") {
 			return nil, die("snapshot feature is not available")
 		}
 		out = append(out, v)

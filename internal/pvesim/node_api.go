@@ -67,7 +67,7 @@ func (w *World) networkList(r *Request) (any, error) {
 	audit := w.can(r.Who, "/nodes/"+r.Node, "Sys.Audit")
 	for i, b := range w.node(r.Node).Bridges {
 		if audit || w.canAny(r.Who, "/sdn/zones/localnetwork/"+b, "SDN.Audit", "SDN.Use") {
-			row := bridgeRow(b, i)
+			row := bridgeRow(i)
 			row["iface"] = b
 			out = append(out, row)
 		}
@@ -75,7 +75,7 @@ func (w *World) networkList(r *Request) (any, error) {
 	return out, nil
 }
 
-func bridgeRow(name string, i int) map[string]any {
+func bridgeRow(i int) map[string]any {
 	return map[string]any{
 		"type": "bridge", "active": 1, "autostart": 1, "exists": 1, "method": "manual", "method6": "manual", "families": []string{"inet"}, "priority": i + 3,
 		"bridge_ports": "eno" + strconv.Itoa(i+1), "bridge_stp": "off", "bridge_fd": "0", "bridge_vlan_aware": 1, "bridge_vids": "2-4094",
@@ -85,7 +85,7 @@ func bridgeRow(name string, i int) map[string]any {
 func (w *World) networkRead(r *Request) (any, error) {
 	for i, b := range w.node(r.Node).Bridges {
 		if b == r.P.Str("iface") {
-			return bridgeRow(b, i), nil
+			return bridgeRow(i), nil
 		}
 	}
 	return nil, paramErr("iface", "interface does not exist")
@@ -101,4 +101,4 @@ func bit(b bool) int {
 
 func decimal(n int) string { return strconv.Itoa(n) }
 
-func joined(list []string, sep string) string { return strings.Join(list, sep) }
+func joined(list []string) string { return strings.Join(list, ",") }

@@ -78,7 +78,7 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.conns {
-		c.Close()
+		_ = c.Close()
 	}
 	s.mu.Unlock()
 	err := s.ln.Close()
@@ -99,7 +99,7 @@ func (s *Server) accept() {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
-			c.Close()
+			_ = c.Close()
 			return
 		}
 		s.conns[c] = true
@@ -111,7 +111,7 @@ func (s *Server) accept() {
 
 func (s *Server) conn(c net.Conn) {
 	defer func() {
-		c.Close()
+		_ = c.Close()
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()

@@ -28,7 +28,7 @@ func storageRoutes() []route {
 // figures is a storage as its node sees it.
 func (w *World) figures(s *Storage, node string) map[string]any {
 	row := map[string]any{
-		"type": s.Type, "content": joined(s.Content, ","), "shared": bit(s.Shared), "enabled": bit(!s.Disabled), "active": bit(!s.Disabled),
+		"type": s.Type, "content": joined(s.Content), "shared": bit(s.Shared), "enabled": bit(!s.Disabled), "active": bit(!s.Disabled),
 	}
 	if !s.Disabled {
 		used := min(w.used(s, node), s.Total)

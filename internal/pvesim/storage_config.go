@@ -63,9 +63,9 @@ func (w *World) storageDigest() string {
 }
 
 func (w *World) storageRow(s *Storage) map[string]any {
-	row := map[string]any{"storage": s.ID, "type": s.Type, "digest": w.storageDigest(), "content": joined(s.Content, ",")}
+	row := map[string]any{"storage": s.ID, "type": s.Type, "digest": w.storageDigest(), "content": joined(s.Content)}
 	if len(s.Nodes) > 0 {
-		row["nodes"] = joined(s.Nodes, ",")
+		row["nodes"] = joined(s.Nodes)
 	}
 	if s.Shared {
 		row["shared"] = 1

@@ -188,7 +188,7 @@ func (w *World) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
 	if _, err = f.Write(b); err == nil {
 		err = f.Sync()
 	}

@@ -48,6 +48,7 @@ type Options struct {
 type Report struct {
 	Cluster  string
 	Commit   string
+	Dirty    bool // the files that were planned differ from Commit
 	Started  time.Time
 	Finished time.Time
 	Stale    bool // the desired state is the last good one: a fetch failed
@@ -100,7 +101,7 @@ func (rep *Report) run(ctx context.Context, o Options) error {
 		rep.BadFiles = true
 		return err
 	}
-	rep.Commit = c.Commit
+	rep.Commit, rep.Dirty = c.Commit, c.Dirty
 	rep.ReadOnly = !o.Write || c.Reconcile.ReadOnly
 	client, err := o.Connect(c)
 	if err != nil {
@@ -215,7 +216,7 @@ func words(ctx context.Context, c *repo.Cluster, ids []int) (map[int]plan.Word, 
 	}
 	out := map[int]plan.Word{}
 	for vmid, w := range said {
-		out[vmid] = plan.Word{Never: w.Verdict == gitrepo.Never, Commit: w.Commit.Hash, Text: w.String()}
+		out[vmid] = plan.Word{Never: w.Verdict == gitrepo.Never, Commit: w.Commit.Hash, Broken: w.Broken, Names: w.Names, Text: w.String()}
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"strings"
 	"time"
 
 	"github.com/proxops/proxops/internal/apply"
@@ -56,6 +57,11 @@ func (rep *Report) Failed() bool {
 	return rep.Abort != nil || rep.Counts().ActionsError > 0
 }
 
+// Pending reports whether there is a plan that a read-only cycle left as it is.
+func (rep *Report) Pending() bool {
+	return rep.ReadOnly && rep.Abort == nil && rep.Result == nil && len(rep.Plan.Actions) > 0
+}
+
 // Converged reports whether every object is as declared and nothing waits.
 func (rep *Report) Converged() bool {
 	if rep.Abort != nil {
@@ -88,6 +94,9 @@ func (rep *Report) objects(previous *Report) {
 	}
 	for _, po := range rep.Plan.Objects {
 		o := Object{Cluster: rep.Cluster, Kind: po.Ref.Kind, Name: po.Ref.Name, Node: po.Node, ID: po.ID, State: po.State, Why: po.Why, Updated: rep.Finished}
+		if o.Why == "" && o.State != plan.Converged {
+			o.Why = rep.why(po)
+		}
 		rep.outcome(&o, po.Ref, po.Node, po.ID)
 		rep.add(o, before)
 	}
@@ -99,6 +108,27 @@ func (rep *Report) objects(previous *Report) {
 			rep.add(o, before)
 		}
 	}
+}
+
+// why gathers what the plan says of an object that is not converged: the
+// reasons of its actions, then its anomalies.
+func (rep *Report) why(po plan.Object) string {
+	var parts []string
+	for _, a := range rep.Plan.Actions {
+		if a.Ref == po.Ref && a.ID == po.ID && (a.VMID != 0 || a.Node == po.Node) && a.Why != "" {
+			parts = append(parts, a.Why)
+		}
+	}
+	for _, a := range rep.Plan.Anomalies {
+		if a.Ref == po.Ref && a.ID == po.ID {
+			text := a.Text
+			if a.Path != "" {
+				text = a.Path + ": " + text
+			}
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (rep *Report) add(o Object, before map[id]Object) {

@@ -26,7 +26,7 @@ func ParseWindow(text string) (Window, error) {
 	w := Window{zone: time.Local}
 	var err error
 	if w.start, err = cron.ParseStandard(strings.Join(f[:5], " ")); err != nil {
-		return Window{}, fmt.Errorf("%q is not a start time of cron: %s", strings.Join(f[:5], " "), err)
+		return Window{}, fmt.Errorf("%q is not a start time of cron: %w", strings.Join(f[:5], " "), err)
 	}
 	if w.span, err = time.ParseDuration(f[5]); err != nil || w.span < time.Minute {
 		return Window{}, fmt.Errorf("%q is not a duration of at least 1m, such as 2h", f[5])

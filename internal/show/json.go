@@ -16,6 +16,7 @@ type document struct {
 type cluster struct {
 	Name       string       `json:"name"`
 	Commit     string       `json:"commit"`
+	Dirty      bool         `json:"dirty"` // files differ from the commit
 	Error      *string      `json:"error"`
 	Actions    []act        `json:"actions"`
 	Anomalies  []anomaly    `json:"anomalies"`
@@ -87,14 +88,14 @@ func JSON(w io.Writer, reports []reconcile.Report) error {
 }
 
 func jsonCluster(r reconcile.Report) cluster {
-	c := cluster{Name: r.Cluster, Commit: r.Commit, Actions: []act{}, Anomalies: []anomaly{}, Suppressed: []suppressed{},
+	c := cluster{Name: r.Cluster, Commit: r.Commit, Dirty: r.Dirty, Actions: []act{}, Anomalies: []anomaly{}, Suppressed: []suppressed{},
 		Errors: []objError{}, Waiting: []waiting{}, Notes: append([]string{}, r.Plan.Notes...)}
 	if r.Abort != nil {
 		text := r.Abort.Error()
 		c.Error = &text
 	}
 	for _, a := range r.Plan.Actions {
-		c.Actions = append(c.Actions, act{string(a.Verb), a.Ref.Kind, a.Ref.Name, a.Node, a.ID, a.Level, a.Why, a.Power.String(), a.Refused,
+		c.Actions = append(c.Actions, act{string(a.Verb), a.Ref.Kind, a.Ref.Name, a.Node, a.ID, a.Level, a.Why, a.PowerText(), a.Refused,
 			append([]field.Change{}, a.Changes...)})
 	}
 	for _, a := range r.Plan.Anomalies {

@@ -12,6 +12,9 @@ import (
 func Markdown(w io.Writer, reports []reconcile.Report) {
 	for _, r := range reports {
 		fmt.Fprintf(w, "## %s\n\n", md(r.Cluster))
+		if c := commit(r); c != "" {
+			fmt.Fprintf(w, "Commit %s\n\n", md(c))
+		}
 		if r.Abort != nil {
 			for _, l := range strings.Split(r.Abort.Error(), "\n") {
 				fmt.Fprintf(w, "- **error** %s\n", md(l))
@@ -29,7 +32,7 @@ func Markdown(w io.Writer, reports []reconcile.Report) {
 			if a.Refused != "" {
 				ch = append(ch, "**PVE will refuse this:** "+md(a.Refused))
 			}
-			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", a.Verb, md(a.Ref.Kind+"/"+a.Ref.Name), md(a.Node+"/"+a.ID), md(a.Why), a.Power, strings.Join(ch, "<br>"))
+			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", a.Verb, md(a.Ref.Kind+"/"+a.Ref.Name), md(a.Node+"/"+a.ID), md(a.Why), a.PowerText(), strings.Join(ch, "<br>"))
 		}
 		if len(r.Plan.Actions) > 0 {
 			fmt.Fprintln(w)

@@ -157,9 +157,14 @@ func (p *Progress) Close() {
 }
 
 // Applied prints what became of each cluster's plan: what did not go well with
-// its reason and log tail, what waits, then totals.
-func Applied(w io.Writer, st Style, reports []reconcile.Report) {
+// its reason and log tail, what waits, then totals. A plan that was not to run
+// is printed itself, unless shown says that it was already.
+func Applied(w io.Writer, st Style, reports []reconcile.Report, shown bool) {
 	for _, r := range reports {
+		if r.Pending() && !shown {
+			Section(w, st, r)
+			continue
+		}
 		fmt.Fprintln(w, st.bold("=== "+r.Cluster+" ==="))
 		if r.Abort != nil {
 			Problems(w, st, r.Abort)
@@ -199,6 +204,12 @@ func result(r reconcile.Report) string {
 	if r.Result == nil {
 		if len(r.Plan.Actions) == 0 && r.Abort == nil {
 			return "nothing to do for " + plural(len(r.Plan.Objects), "object")
+		}
+		if r.Pending() {
+			return "read-only: nothing was applied"
+		}
+		if notRead(r) {
+			return "not read, " + plural(count(r.Abort), "error") + "; nothing was applied"
 		}
 		return "nothing was applied"
 	}

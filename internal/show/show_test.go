@@ -2,6 +2,7 @@ package show
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -71,5 +72,28 @@ func TestOneLineForEachText(t *testing.T) {
 	}
 	if strings.Contains(md.String(), "<script>") {
 		t.Errorf("HTML in\n%s", md.String())
+	}
+}
+
+// TestCommitAndFaults: a plan of uncommitted edits says so, and each line of
+// what broke a cycle off counts.
+func TestCommitAndFaults(t *testing.T) {
+	r := reconcile.Report{Cluster: "lab", Commit: "0123456789abcdef", Dirty: true, Abort: errors.New("a.yaml:1:1: x\nb.yaml:2:2: y\n")}
+	var diff, status bytes.Buffer
+	Text(&diff, Style{}, []reconcile.Report{r})
+	Status(&status, Style{}, []reconcile.Report{r})
+	for what, out := range map[string]string{"diff": diff.String(), "status": status.String()} {
+		if !strings.Contains(out, "0123456789 with uncommitted edits") || !strings.Contains(out, "b.yaml:2:2: y") {
+			t.Errorf("%s:\n%s", what, out)
+		}
+	}
+	if !strings.Contains(diff.String(), "2 errors") {
+		t.Errorf("two faults are not counted as two:\n%s", diff.String())
+	}
+	r.Dirty = false
+	diff.Reset()
+	Text(&diff, Style{}, []reconcile.Report{r})
+	if strings.Contains(diff.String(), "uncommitted") {
+		t.Errorf("a clean tree has no uncommitted edits:\n%s", diff.String())
 	}
 }

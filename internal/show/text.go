@@ -31,7 +31,7 @@ func Text(w io.Writer, st Style, reports []reconcile.Report) {
 func Section(w io.Writer, st Style, r reconcile.Report) {
 	head := "=== " + r.Cluster + " ==="
 	if r.Commit != "" {
-		head += " " + short(r.Commit)
+		head += " " + commit(r)
 	}
 	fmt.Fprintln(w, st.bold(head))
 	for _, n := range r.Plan.Notes {
@@ -65,7 +65,11 @@ func action(w io.Writer, st Style, a plan.Action) {
 	if a.Why != "" {
 		line += st.dim("  (" + Clean(a.Why) + ")")
 	}
-	if a.Power != field.None && a.Verb != plan.Stop && a.Verb != plan.Delete {
+	switch {
+	case a.Power == field.None || a.Verb == plan.Stop:
+	case a.Verb == plan.Delete:
+		line += "  " + st.warn("["+a.PowerText()+"]")
+	default:
 		line += "  " + power(st, a.Power)
 	}
 	fmt.Fprintln(w, line)
@@ -216,6 +220,35 @@ func place(e plan.ObjectError) string {
 
 func object(kind, name string) string { return kind + "/" + Clean(name) }
 
+// faults are the lines of why a cycle ended early, one a fault.
+func faults(abort error) []string {
+	if abort == nil {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(abort.Error(), "\n"), "\n")
+}
+
+// count is how many faults there are: lines that are set in go with the one
+// above.
+func count(abort error) int {
+	n := 0
+	for i, l := range faults(abort) {
+		if i == 0 || l != "" && l[0] != ' ' && l[0] != '\t' {
+			n++
+		}
+	}
+	return n
+}
+
+// commit names the state that was planned: a commit, and whether the work tree
+// says something else.
+func commit(r reconcile.Report) string {
+	if r.Dirty && r.Commit != "" {
+		return short(r.Commit) + " with uncommitted edits"
+	}
+	return short(r.Commit)
+}
+
 func short(hash string) string {
 	if len(hash) > 10 {
 		return hash[:10]
@@ -227,7 +260,7 @@ func short(hash string) string {
 var order = [...]plan.Verb{plan.Download, plan.Create, plan.Clone, plan.Migrate, plan.Update, plan.Resize, plan.MarkTemplate, plan.Restart, plan.Start, plan.Stop, plan.Delete}
 
 func totals(reports []reconcile.Report) string {
-	n, anomalies, suppressed, errs, objects, waiting := 0, 0, 0, 0, 0, 0
+	n, anomalies, suppressed, errs, objects, waiting, unread := 0, 0, 0, 0, 0, 0, 0
 	verbs := map[plan.Verb]int{}
 	for _, r := range reports {
 		n += len(r.Plan.Actions)
@@ -236,9 +269,9 @@ func totals(reports []reconcile.Report) string {
 		}
 		anomalies += len(r.Plan.Anomalies)
 		suppressed += len(r.Plan.Suppressed)
-		errs += len(r.Plan.Errors)
-		if r.Abort != nil {
-			errs++
+		errs += len(r.Plan.Errors) + count(r.Abort)
+		if notRead(r) {
+			unread++
 		}
 		for _, o := range r.Plan.Objects {
 			objects++
@@ -246,6 +279,9 @@ func totals(reports []reconcile.Report) string {
 				waiting++
 			}
 		}
+	}
+	if unread == len(reports) && unread > 0 {
+		return "not read, " + plural(errs, "error")
 	}
 	s := plural(n, "action")
 	var parts []string
@@ -271,11 +307,17 @@ func totals(reports []reconcile.Report) string {
 	} else if anomalies > 1 {
 		s += fmt.Sprintf(", %d anomalies", anomalies)
 	}
+	if unread > 0 {
+		s += ", " + plural(unread, "cluster") + " not read"
+	}
 	if errs > 0 {
 		s += ", " + plural(errs, "error")
 	}
 	return s
 }
+
+// notRead reports whether a cycle ended before there was a plan.
+func notRead(r reconcile.Report) bool { return r.Abort != nil && r.Plan.Cluster == "" }
 
 func plural(n int, what string) string {
 	if n == 1 {
@@ -298,12 +340,9 @@ func Status(w io.Writer, st Style, reports []reconcile.Report) {
 			}
 		}
 		c := r.Counts()
-		errs := c.ActionsError
-		if r.Abort != nil {
-			errs++
-		}
+		errs := c.ActionsError + count(r.Abort)
 		rows = append(rows, []string{r.Cluster, ClusterState(r), fmt.Sprint(len(r.Objects)), fmt.Sprint(by[plan.Converged]),
-			fmt.Sprint(by[plan.Drift] + by[plan.Desired]), fmt.Sprint(by[plan.WaitingRestart]), fmt.Sprint(c.Anomalies), fmt.Sprint(errs), short(r.Commit)})
+			fmt.Sprint(by[plan.Drift] + by[plan.Desired]), fmt.Sprint(by[plan.WaitingRestart]), fmt.Sprint(c.Anomalies), fmt.Sprint(errs), commit(r)})
 	}
 	table(w, st, rows)
 	if len(rest) > 0 {

@@ -189,7 +189,7 @@ func stepsOf(r *reconcile.Report, keep func(plan.Action) bool) []step {
 		}
 		s := step{Verb: string(a.Verb), Kind: a.Ref.Kind, Name: a.Ref.Name, Node: a.Node, ID: a.ID, Why: a.Why, Refused: a.Refused, Changes: changesOf(a.Changes)}
 		if a.Power != field.None {
-			s.Power = a.Power.String()
+			s.Power = a.PowerText()
 		}
 		if del, ok := a.Do.(plan.DeleteStep); ok {
 			s.Volumes = del.Volumes

@@ -103,8 +103,11 @@ func parse(text string) (*tree, error) {
 			continue
 		}
 		words, err := split(line)
-		if err != nil || len(words) == 0 {
-			return nil, fmt.Errorf("line %d: %v", no+1, err)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", no+1, err)
+		}
+		if len(words) == 0 {
+			return nil, fmt.Errorf("line %d: holds nothing", no+1)
 		}
 		switch indented := line[0] == ' '; {
 		case !indented && words[0] == "format" && len(words) > 1:
