@@ -27,6 +27,10 @@ func TestBadSettingsStopAll(t *testing.T) {
 		{"a: [", "proxops.yaml:2:1: did not find expected node content"},
 		{"pve: {clusters: {prod: {}}}", "proxops.yaml: pve.clusters: stands here only in URL mode outside a repository: move each entry to clusters/<name>/config.yaml"},
 		{"notifications: [{name: a, url: b, evnts: [x]}]", "proxops.yaml:1:42: notifications[0].evnts: unknown key; did you mean events?"},
+		{"notifications: [{name: a, url: b}, {name: a, url: c}]", `proxops.yaml:1:43: notifications[1].name: "a" is there twice`},
+		{"notifications: [{name: a, url: b, events: [failure]}]", `proxops.yaml:1:43: notifications[0].events: "failure" is not an event: there are drift, corrected,`},
+		{"notifications: [{name: a, url: 'https://host/token'}]", "proxops.yaml:1:32: notifications[0].url: is the name of an entry of the secrets-file, not the URL itself"},
+		{"notifications: [{name: a, url: b, template: '{{.Title'}]", "proxops.yaml:1:45: notifications[0].template: line 1: unclosed action"},
 		{"git: {url: 'https://u:canary@host/x.git'}", "git.url: "},
 	} {
 		dir := base().with(files{"proxops.yaml": c.text}).write(t)
