@@ -12,6 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/proxops/proxops/internal/yamldoc"
 )
 
 // maxScan is the largest blob that a history query looks into; manifests are
@@ -20,7 +22,9 @@ const maxScan = 1 << 20
 
 // declarations answers which of the wanted vmids a commit declares for one
 // cluster. Old commits may hold what today's schema refuses, so files are
-// scanned for `vmid: N` and compositions for their list items, not parsed.
+// scanned for `vmid: N` and compositions for their list items. A file that
+// today's YAML reader takes declares its spec.vmid alone: the same words in a
+// description are none.
 type declarations struct {
 	store   *store
 	prefix  string
@@ -31,6 +35,7 @@ type declarations struct {
 	byDir  map[dirKey][]int          // folder → declared by the files listed in it
 	lists  map[plumbing.Hash][]group // composition blob → files by folder
 	blobs  map[plumbing.Hash][]int   // manifest blob → declared
+	names  map[int][]string          // vmid → what the manifests read so far call its guest
 }
 
 // group is the files of one folder that a composition lists.
@@ -49,7 +54,7 @@ func newDeclarations(s *store, prefix, cluster string, vmids []int) *declaration
 	return &declarations{
 		store: s, prefix: prefix, cluster: cluster, vmids: vmids,
 		byTree: map[plumbing.Hash][]int{}, byDir: map[dirKey][]int{},
-		lists: map[plumbing.Hash][]group{}, blobs: map[plumbing.Hash][]int{},
+		lists: map[plumbing.Hash][]group{}, blobs: map[plumbing.Hash][]int{}, names: map[int][]string{},
 	}
 }
 
@@ -188,8 +193,45 @@ func (d *declarations) manifest(e object.TreeEntry) ([]int, error) {
 			out = append(out, id)
 		}
 	}
+	if len(out) > 0 {
+		out = d.spec(text, out)
+	}
 	d.blobs[e.Hash] = out
 	return out, nil
+}
+
+// spec is the vmid of a manifest that was found to speak of the given ones,
+// and takes down its guest's names. What is no manifest declares all of them.
+func (d *declarations) spec(text []byte, found []int) []int {
+	docs, problems := yamldoc.Parse("", text)
+	if len(problems) > 0 || len(docs) != 1 || docs[0].Get("spec").Get("vmid") == nil {
+		for _, id := range found {
+			d.names[id] = append(d.names[id], "")
+		}
+		return found
+	}
+	m := docs[0]
+	id, err := strconv.Atoi(m.Get("spec").Get("vmid").Value)
+	if err != nil || !slices.Contains(found, id) {
+		return nil
+	}
+	for _, n := range []*yamldoc.Node{m.Get("metadata").Get("name"), m.Get("spec").Get("pve-name"), m.Get("spec").Get("dns").Get("hostname")} {
+		if n != nil && n.Kind == yamldoc.Scalar {
+			d.names[id] = append(d.names[id], n.Value)
+		}
+	}
+	return []int{id}
+}
+
+// called lists what the manifests read so far call the guest; none when one
+// of them does not say.
+func (d *declarations) called(vmid int) []string {
+	names := slices.Clone(d.names[vmid])
+	slices.Sort(names)
+	if slices.Contains(names, "") {
+		return nil
+	}
+	return slices.Compact(names)
 }
 
 // text reads a blob; one too large to be a manifest counts as empty.

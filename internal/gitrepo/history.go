@@ -32,8 +32,10 @@ const (
 // Word is git's word on one vmid of one cluster.
 type Word struct {
 	Verdict Verdict
-	Commit  Commit // that removed it, when Removed
-	Reason  string // why git could not be asked, when Unasked
+	Commit  Commit   // that removed it, when Removed
+	Reason  string   // why git could not be asked, when Unasked
+	Broken  bool     // Unasked because the repository cannot be read, not because it is shallow or without commits
+	Names   []string // what the removed declaration called its guest, sorted; none when its file is no manifest of today
 }
 
 // String is the word as a plan shows it.
@@ -64,7 +66,7 @@ func (t *Tree) Removals(ctx context.Context, cluster string, vmids []int) (map[i
 	out := make(map[int]Word, len(vmids))
 	if t.repo == nil || t.Head.Hash == "" {
 		for _, id := range vmids {
-			out[id] = Word{Reason: t.reason}
+			out[id] = Word{Reason: t.reason, Broken: t.broken}
 		}
 		return out, nil
 	}
@@ -79,7 +81,10 @@ func (t *Tree) Removals(ctx context.Context, cluster string, vmids []int) (map[i
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			word = Word{Reason: err.Error()}
+			word = Word{Reason: err.Error(), Broken: true}
+		}
+		if word.Verdict == Removed || word.Verdict == Uncommitted {
+			word.Names = w.decl.called(id)
 		}
 		out[id] = word
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,37 @@ func start(t *testing.T) (*origin, plumbing.Hash) {
 	o.vm("b", 102)
 	o.compose("../../vm/prod/a.yaml", "vm/prod/b.yaml")
 	return o, o.commit("start")
+}
+
+// Words in a text declare nothing, and a removed manifest says who its guest was.
+func TestDeclarationIsTheSpec(t *testing.T) {
+	o, _ := start(t)
+	o.write("vm/prod/a.yaml", "metadata: {name: a}\nspec:\n  vmid: 101\n  pve-name: web\n  pve-description: |\n    vmid: 300\n")
+	o.commit("describe a")
+	if w := ask(t, o.open(), 300); w.Verdict != Never {
+		t.Errorf("300 stands in a description alone: %v", w)
+	}
+	o.compose("vm/prod/b.yaml")
+	h := o.commit("drop a")
+	wantRemoved(t, o.open(), 101, h)
+	if got := ask(t, o.open(), 101).Names; !slices.Equal(got, []string{"a", "web"}) {
+		t.Errorf("101 was called %q, want a and web", got)
+	}
+	if w := ask(t, o.open(), 300); w.Verdict != Never {
+		t.Errorf("300 stood in a description alone: %v", w)
+	}
+}
+
+// A repository that lacks objects is broken; that is not a short history.
+func TestBrokenHistory(t *testing.T) {
+	o, first := start(t)
+	o.compose("vm/prod/b.yaml")
+	o.commit("drop a")
+	name := first.String()
+	must(t, os.Remove(filepath.Join(o.dir, ".git", "objects", name[:2], name[2:])))
+	if w := ask(t, o.open(), 101); w.Verdict != Unasked || !w.Broken {
+		t.Errorf("a parent is missing: %+v", w)
+	}
 }
 
 func TestRemovalNamesTheCommit(t *testing.T) {

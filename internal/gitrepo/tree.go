@@ -57,6 +57,7 @@ type Tree struct {
 	repo   *git.Repository // nil when git cannot be asked
 	store  *store          // its objects, for all trees of repo
 	reason string          // why repo is nil or Head is zero, for messages
+	broken bool            // that is a fault, and not that there is no git or no commit
 	prefix string          // of Root inside the git work tree, with slashes; "" = the same
 }
 
@@ -118,17 +119,21 @@ func (t *Tree) openGit(dir string) {
 	}
 	repo, err := git.PlainOpenWithOptions(top, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
 	if err != nil {
-		t.reason = "the git directory is not readable: " + err.Error()
+		t.reason, t.broken = "the git directory is not readable: "+err.Error(), true
 		return
 	}
 	ref, err := repo.Head()
-	if err != nil {
+	if errors.Is(err, plumbing.ErrReferenceNotFound) {
 		t.reason = "the repository has no commit yet"
+		return
+	}
+	if err != nil {
+		t.reason, t.broken = "the head of the repository is not readable: "+err.Error(), true
 		return
 	}
 	c, err := repo.CommitObject(ref.Hash())
 	if err != nil {
-		t.reason = "the head commit is not readable: " + err.Error()
+		t.reason, t.broken = "the head commit is not readable: "+err.Error(), true
 		return
 	}
 	t.repo, t.store, t.Head = repo, newStore(repo.Storer), describe(c)

@@ -38,7 +38,13 @@ type Word struct {
 	// vmid in this cluster.
 	Never  bool
 	Commit string // the commit that removed the declaration, when one did
-	Text   string // for the plan, such as "removed by commit 1a2b3c4 (2026-11-29, Ada)"
+	// Broken is true when the repository cannot be read, which is not the same
+	// as having no history.
+	Broken bool
+	// Names is what the removed declaration called its guest, empty when that
+	// is not known.
+	Names []string
+	Text  string // for the plan, such as "removed by commit 1a2b3c4 (2026-11-29, Ada)"
 }
 
 // String is the word for the plan.

@@ -27,6 +27,8 @@ import (
 // The tag alone proves little: PVE copies it into every clone, also into one
 // that somebody made by hand. Git knows better. A candidate that the whole
 // history of the repository never declared is not ours (rule inherited-tag).
+// Nor is one whose removed declaration was of a guest with another name: PVE
+// gives freed ids out again (rule reused-vmid).
 //
 // A composition that lost a whole kind looks like a bad push, not like a
 // decision (vanished-kind). A listing with a hole in it proves no absence
@@ -48,6 +50,7 @@ type rule struct {
 // rules are asked in this order; the budget comes after them all.
 var rules = []rule{
 	{"incomplete-read", incompleteRead},
+	{"unreadable-history", unreadableHistory},
 	{"vanished-kind", vanishedKind},
 	{"busy", busyGuest},
 	{"protection", protected},
@@ -100,6 +103,10 @@ func (m *maker) prune() {
 			m.inherited(g)
 			continue
 		}
+		if m.pol.Prune != "tagged" && len(word.Names) > 0 && !slices.ContainsFunc(word.Names, func(n string) bool { return strings.EqualFold(n, g.Name) }) {
+			m.reused(g, word)
+			continue
+		}
 		if m.suppressed(g) {
 			continue
 		}
@@ -136,6 +143,17 @@ func (m *maker) inherited(g *live.Guest) {
 			Todo: "declare the guest, or take the tag off it"}})
 }
 
+// reused reports a guest that lives under the vmid of a removed declaration
+// and has another name: PVE offers freed ids first, so it is most likely a
+// clone made by hand, which got the tag with everything else.
+func (m *maker) reused(g *live.Guest, word Word) {
+	m.out.Anomalies = append(m.out.Anomalies, Anomaly{Ref: kind.Ref{Kind: kindOf(g.Type, g.Template).Name, Name: g.Name}, Node: g.Node, VMID: g.VMID,
+		ID: strconv.Itoa(g.VMID), Anomaly: field.Anomaly{Path: "tags",
+			Text: fmt.Sprintf("guest %d (%s) carries the tag %s, but the declaration of %d that is gone (%s) was of %s: the vmid may have been used again, it is not deleted",
+				g.VMID, g.Name, kind.OwnerTag, g.VMID, word, strings.Join(word.Names, " or ")),
+			Todo: "take the tag off it, declare the guest, or give it its old name back if it is to go"}})
+}
+
 func (m *maker) delete(g *live.Guest, word Word) {
 	k := kindOf(g.Type, g.Template)
 	level := len(m.c.Levels)
@@ -165,6 +183,16 @@ func incompleteRead(m *maker, g *live.Guest) (text, todo string) {
 		return "its config could not be read", "see the notes for what did not answer"
 	}
 	return "", ""
+}
+
+// unreadableHistory: a repository that is damaged or lacks objects could have
+// said that the tag is inherited. One without history could not.
+func unreadableHistory(m *maker, g *live.Guest) (text, todo string) {
+	word := m.pol.Words[g.VMID]
+	if !word.Broken || m.pol.Prune == "tagged" {
+		return "", ""
+	}
+	return word.String(), "repair the repository (git fsck) or clone it anew; with reconcile.prune: tagged the tag alone decides"
 }
 
 // vanishedKind: none of this kind is declared any more while tagged objects of
