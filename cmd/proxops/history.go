@@ -49,7 +49,11 @@ Exit status: 0, or 1 when the journal cannot be read.`,
 			if output == "json" {
 				return a.historyJSON(entries)
 			}
-			return a.historyText(dir, entries)
+			asked := ""
+			if object != "" || since > 0 || len(a.clusters) > 0 {
+				asked = " that --object, --since or --cluster asks for"
+			}
+			return a.historyText(dir, asked, entries)
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 50, "the newest entries only; 0 is all")
@@ -87,9 +91,9 @@ func (a *app) historyJSON(entries []journal.Entry) error {
 	return nil
 }
 
-func (a *app) historyText(dir string, entries []journal.Entry) error {
+func (a *app) historyText(dir, asked string, entries []journal.Entry) error {
 	if len(entries) == 0 {
-		fmt.Fprintf(a.out, "no entries in %s\n", dir)
+		fmt.Fprintf(a.out, "no entries%s in %s; proxops run writes it, apply does not\n", asked, dir)
 		return nil
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)

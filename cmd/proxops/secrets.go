@@ -133,7 +133,16 @@ also on a signal.`,
 
 func (a *app) secretsSetCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "set --cluster NAME PATH", Args: cobra.ExactArgs(1),
+		Use: "set --cluster NAME PATH",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch len(args) {
+			case 0:
+				return hint{err: errors.New("name the entry to set, such as secrets.proxops-token")}
+			case 1:
+				return nil
+			}
+			return hint{err: fmt.Errorf("%s: the value is asked for or read from standard input, never an argument: what was given is in the shell's history now, choose another value", args[0])}
+		},
 		Short: "Store one value, read from standard input",
 		Long: `Store one value in the encrypted file. PATH is such as secrets.proxops-token,
 cloud-init.ssh-keys.ops or cloud-init.passwords.web. The value is asked for on a
