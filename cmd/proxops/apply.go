@@ -82,7 +82,9 @@ func (a *app) apply(ctx context.Context, s *session, diff bool, vanished []strin
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			live.Print(func(w show.Writer) { show.Section(w, st, reconcile.Report{Cluster: name, Commit: p.Commit, Dirty: p.Dirty, Plan: p}) })
+			live.Print(func(w show.Writer) {
+				show.Section(w, st, reconcile.Report{Cluster: name, Commit: p.Commit, Dirty: p.Dirty, Plan: p})
+			})
 			return nil
 		}
 	})

@@ -64,7 +64,7 @@ type Edit struct {
 	RootOnly string // who may write it, when not everybody with rights
 	// RootPaths are the fields that RootOnly is about.
 	RootPaths []string
-	Changes  []Change
+	Changes   []Change
 }
 
 // Grow is one call of PVE's resize.
