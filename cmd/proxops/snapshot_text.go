@@ -310,7 +310,7 @@ func (a addresses) ip4(s string) string {
 		return s
 	}
 	b := ip.As4()
-	net := fmt.Sprint(b[:3])
+	net := string(b[:3])
 	if _, ok := a.nets[net]; !ok {
 		a.nets[net] = len(a.nets)
 	}

@@ -63,7 +63,7 @@ disks:
     slot: scsi0
     iothread: true
   - storage: dir
-    size: 2636718KiB
+    size: 2574MiB
     slot: scsi1
 networks:
   - model: virtio

@@ -175,8 +175,14 @@ func MiBSize(min, max wire.Size) Codec[wire.Size] {
 // Bytes is the size of a volume: manifest spelling here, PVE's size= there.
 func Bytes() Codec[wire.Size] {
 	return Codec[wire.Size]{
-		Type:  Type{Name: "size", Examples: []string{"32GiB"}},
-		Parse: parseSize,
+		Type: Type{Name: "size", Examples: []string{"32GiB"}},
+		Parse: func(n *yamldoc.Node) (wire.Size, error) {
+			v, err := parseSize(n)
+			if err == nil && v%wire.MiB != 0 {
+				return 0, fmt.Errorf("%s is not a whole number of MiB", n.Value)
+			}
+			return v, err
+		},
 		Print: func(v wire.Size) *yamldoc.Node { return yamldoc.Str(v.Manifest()) },
 		Read:  wire.ReadSize,
 		Write: wire.Size.Wire,

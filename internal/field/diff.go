@@ -294,8 +294,30 @@ func shown(r *Row, live string) string {
 	return live
 }
 
+// dropStanding deletes a default token that was only left standing for tokens
+// which other rows then cleared.
+func (w *work) dropStanding() {
+	left := w.now.Tokens()
+	if len(left) != 1 {
+		return
+	}
+	for _, r := range w.rows {
+		token := w.token(r)
+		if r.state() != Null || !r.HasDefault || token == "" || token != w.format.Default {
+			continue
+		}
+		if text, has := w.now.Get(token); has && sameWord(text, r.Default) {
+			w.now.Del(token)
+			if !slices.Contains(w.differs, r) {
+				w.differs = append(w.differs, r)
+			}
+		}
+	}
+}
+
 // finish turns what changed into an edit, and what waits into Waiting.
 func (w *work) finish() {
+	w.dropStanding()
 	var changed []*Row
 	for _, r := range w.differs {
 		token := w.token(r)

@@ -23,8 +23,8 @@ const benchChild = "PROXOPS_MIRROR_BENCH"
 // cannot ask its children directly.
 func TestMirrorChild(t *testing.T) {
 	args := strings.Split(os.Getenv(benchChild), "\n")
-	switch {
-	case args[0] == "update":
+	switch args[0] {
+	case "update":
 		m, err := NewMirror(Source{URL: args[1], Ref: "main", DataDir: args[2]})
 		must(t, err)
 		must(t, m.Update(t.Context(), Auth{Token: secret.New("canary")}).Err)
@@ -32,7 +32,7 @@ func TestMirrorChild(t *testing.T) {
 		must(t, err)
 		_, rest, _ := strings.Cut(string(status), "VmHWM:")
 		fmt.Println("peak", strings.Fields(rest)[0])
-	case args[0] == "run":
+	case "run":
 		cmd := exec.Command(args[1], args[2:]...)
 		cmd.Stderr = os.Stderr
 		must(t, cmd.Run())

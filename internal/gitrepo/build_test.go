@@ -99,8 +99,3 @@ func (o *origin) compose(paths ...string) {
 	}
 	o.write("clusters/prod/resources.yaml", text)
 }
-
-func (o *origin) setRef(name string, h plumbing.Hash) {
-	o.t.Helper()
-	must(o.t, o.repo.Storer.SetReference(plumbing.NewHashReference(plumbing.ReferenceName(name), h)))
-}

@@ -74,8 +74,6 @@ func failing(cluster, text string) *reconcile.Report {
 	return report(cluster, "c1", noon, did("web", "100", apply.Failed, errors.New(text)), has("web", "100", plan.Failed), odd("db", "101", "cpu.cores", "odd"))
 }
 
-var errFull = errors.New("UPID:pve01:0001:0002:0003:qmresize:100:root@pam: no space left")
-
 // Each step is a report; want is what is told of it.
 func TestEvents(t *testing.T) {
 	type step struct {

@@ -255,7 +255,7 @@ func (a *Actor) unpack(c *ctCreate) error {
 
 // osOf is the ostype that PVE finds in a template's files; templates are named after what is in them.
 func osOf(volid string) string {
-	name, _ := afterLast(volid, "/")
+	name := afterLast(volid, "/")
 	name = strings.ToLower(name)
 	for _, os := range []string{"debian", "devuan", "ubuntu", "fedora", "opensuse", "archlinux", "alpine", "gentoo", "nixos"} {
 		if strings.HasPrefix(name, os) {

@@ -60,7 +60,7 @@ func (l *limited) Write(p []byte) (int, error) {
 
 // inspect looks at a disk image as qemu-img does for imports, and returns its virtual size; files that are no image keep their own.
 func (f *file) inspect(volid, path string) (int64, error) {
-	format, _ := afterLast(volid, ".")
+	format := afterLast(volid, ".")
 	switch format {
 	case "qcow2":
 		return f.qcow2(path)
@@ -111,11 +111,11 @@ func (f *file) volume(volid, content string, size int64) Volume {
 	return Volume{ID: volid, Content: content, Format: fileFormat(content, volid), Size: size, Used: f.size, Sums: f.sums}
 }
 
-// afterLast is what follows the last separator.
-func afterLast(s, sep string) (after string, ok bool) {
+// afterLast is what follows the last separator, or "" without one.
+func afterLast(s, sep string) string {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {
-		return "", false
+		return ""
 	}
-	return s[i+len(sep):], true
+	return s[i+len(sep):]
 }

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 func commit(t testing.TB, dir string) string {
 	t.Helper()
 	repo, err := git.PlainInit(dir, false)
-	if err == git.ErrRepositoryAlreadyExists {
+	if errors.Is(err, git.ErrRepositoryAlreadyExists) {
 		repo, err = git.PlainOpen(dir)
 	}
 	if err != nil {

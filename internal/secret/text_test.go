@@ -38,7 +38,7 @@ func values() []any {
 
 func shows(s string) bool {
 	return strings.Contains(s, canary) || strings.Contains(s, fmt.Sprintf("%x", canary)) || strings.Contains(s, fmt.Sprintf("%X", canary)) ||
-		strings.Contains(s, strings.Trim(fmt.Sprint([]byte(canary)), "[]"))
+		strings.Contains(s, strings.Trim(fmt.Sprintf("%d", []byte(canary)), "[]"))
 }
 
 // Every verb that fmt has, with every flag, on every shape: the value never

@@ -37,13 +37,11 @@ func estate(cluster string, finished time.Time) *reconcile.Report {
 		Anomalies:  []plan.Anomaly{{Ref: hostile, Node: "pve01", VMID: 103, ID: "103", Anomaly: field.Anomaly{Path: "disks[0].size", Text: "live " + evil, Todo: "grow it"}}},
 		Suppressed: []plan.Suppressed{{Kind: vm, Name: evil, Node: "pve01", VMID: 104, Rule: "budget", Text: "over the budget", Todo: "raise it"}},
 		Levels:     [][]kind.Ref{{iso}, {web, db, hostile}}, Notes: []string{"note " + evil}}
-	for _, o := range []plan.Object{
+	p.Objects = []plan.Object{
 		{Ref: iso, ID: "local:iso/rescue.iso", Node: "pve01", State: plan.Converged},
 		{Ref: web, Kind: vm, Node: "pve01", VMID: 101, ID: "101", State: plan.Drift, Needs: []kind.Ref{iso}, Level: 1, File: "vm/base/web.yaml"},
 		{Ref: db, Kind: vm, Node: "pve01", VMID: 102, ID: "102", State: plan.WaitingRestart, Why: "memory waits", Waiting: []field.Change{{Path: "memory", Key: "memory", Old: val("1"), New: val("2")}}},
 		{Ref: hostile, Kind: vm, Node: "pve01", VMID: 103, ID: "103", State: plan.Anomalous, Why: evil},
-	} {
-		p.Objects = append(p.Objects, o)
 	}
 	rep := &reconcile.Report{Cluster: cluster, Commit: p.Commit, Started: finished.Add(-time.Second), Finished: finished, Plan: p,
 		Result: &apply.Result{Actions: []apply.ActionResult{

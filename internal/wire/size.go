@@ -104,11 +104,12 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s/u), 10) + name
 }
 
-// Manifest is the size as a manifest can say it. Odd bytes are rounded down
-// to KiB, which Slack makes equal to the live size.
+// Manifest is the size as a manifest can say it: whole MiB. What is over is
+// cut off, which Slack makes equal to the live size; less than one MiB, as the
+// firmware's disks have, becomes one.
 func (s Size) Manifest() string {
-	if s%KiB != 0 && s > KiB {
-		s -= s % KiB
+	if s > 0 {
+		s = max(s-s%MiB, MiB)
 	}
 	return s.String()
 }
