@@ -34,10 +34,10 @@ func TestPVESize(t *testing.T) {
 		wire     string
 		manifest string
 	}{
-		"32G": {32 * GiB, "32G", "32GiB"}, "528K": {528 * KiB, "528K", "528KiB"}, "2252M": {2252 * MiB, "2252M", "2252MiB"},
+		"32G": {32 * GiB, "32G", "32GiB"}, "528K": {528 * KiB, "528K", "1MiB"}, "2252M": {2252 * MiB, "2252M", "2252MiB"},
 		"4125G": {4125 * GiB, "4125G", "4125GiB"}, "102M": {102 * MiB, "102M", "102MiB"}, "0.5G": {512 * MiB, "512M", "512MiB"},
-		"104858K": {104858 * KiB, "104858K", "104858KiB"}, "2700000001": {2700000001, "2700000001", "2636718KiB"},
-		"0T": {0, "0", "0B"}, "1024": {KiB, "1K", "1KiB"},
+		"104858K": {104858 * KiB, "104858K", "102MiB"}, "2700000001": {2700000001, "2700000001", "2574MiB"},
+		"0T": {0, "0", "0B"}, "1024": {KiB, "1K", "1MiB"},
 	} {
 		got, err := ReadSize(in)
 		if err != nil || got != want.size || got.Wire() != want.wire || got.Manifest() != want.manifest {
@@ -67,11 +67,14 @@ func TestSizeLaws(t *testing.T) {
 		if got, err := ReadSize(s.Wire()); err != nil || got != s {
 			t.Fatalf("%d: %s reads as %d, %v", s, s.Wire(), got, err)
 		}
-		if s < KiB {
+		if s < MiB {
+			if s.Manifest() != "1MiB" {
+				t.Fatalf("%d: a manifest says %s", s, s.Manifest())
+			}
 			return
 		}
 		m, err := ParseSize(s.Manifest())
-		if err != nil || !m.Covers(s) {
+		if err != nil || m%MiB != 0 || !m.Covers(s) {
 			t.Fatalf("%d: %s parses as %d, %v", s, s.Manifest(), m, err)
 		}
 		if strings.ContainsAny(s.GiBNumber(), "eE+") {
