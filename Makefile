@@ -22,6 +22,10 @@ cross: ## static binaries for linux amd64 and arm64
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/proxops_linux_arm64 ./cmd/proxops
 
 generate: ## documents that are printed from the code
+	go test ./internal/kind -run FieldsGolden -update
+	UPDATE_DOCS=1 go test ./internal/repo -run ReferenceIsCurrent
+	go test ./internal/web -run Generated -update
+	go test ./test/cases -run TestDisruption -update
 	go test ./cmd/proxops -run Generated -update
 
 bench:
