@@ -178,6 +178,13 @@ func (e *estate) stop() {
 	}
 }
 
+// stands is where a cluster's loop stands now.
+func (e *estate) stands(cluster string) Standing {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.standing[cluster]
+}
+
 func (e *estate) last(cluster string) *Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()

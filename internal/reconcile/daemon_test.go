@@ -56,13 +56,13 @@ func TestRecoversAfterBackoff(t *testing.T) {
 		e.breakCluster("lab", errNoRoute)
 		e.run(e.options(), func(d *Daemon) {
 			time.Sleep(20 * time.Minute)
-			if st := e.standing["lab"]; st.Failures < 4 || st.Report.Abort == nil {
+			if st := e.stands("lab"); st.Failures < 4 || st.Report.Abort == nil {
 				t.Errorf("%+v", st)
 			}
 			e.breakCluster("lab", nil)
 			d.Kick("test") // somebody who knows that it is back need not wait
 			time.Sleep(10 * time.Second)
-			if st := e.standing["lab"]; st.Failures != 0 || st.Report.Abort != nil {
+			if st := e.stands("lab"); st.Failures != 0 || st.Report.Abort != nil {
 				t.Errorf("%+v", st)
 			}
 		})

@@ -51,7 +51,7 @@ func TestFollowsRemote(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			e.mu.Lock()
-			rep := e.standing["lab"].Report
+			rep := e.stands("lab").Report
 			e.mu.Unlock()
 			if rep != nil && ok(rep) {
 				return
