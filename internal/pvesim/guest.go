@@ -216,3 +216,25 @@ func isVolumeKey(k string) bool {
 	}
 	return false
 }
+
+// pendingRows is the answer of GET …/pending: every key with its value, what is
+// pending for it, and deletions. value shapes one value for the answer.
+func (g *Guest) pendingRows(value func(key, text string) any) []map[string]any {
+	out := []map[string]any{{"key": "digest", "value": g.Digest()}}
+	for _, k := range g.Config.Keys() {
+		row := map[string]any{"key": k, "value": value(k, g.Config[k])}
+		if p, ok := g.Pending[k]; ok {
+			row["pending"] = value(k, p)
+		}
+		if force, ok := g.Delete[k]; ok {
+			row["delete"] = 1 + bit(force)
+		}
+		out = append(out, row)
+	}
+	for _, k := range g.Pending.Keys() {
+		if _, ok := g.Config[k]; !ok {
+			out = append(out, map[string]any{"key": k, "pending": value(k, g.Pending[k])})
+		}
+	}
+	return out
+}

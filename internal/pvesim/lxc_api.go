@@ -166,23 +166,7 @@ func (w *World) lxcPending(r *Request) (any, error) {
 		}
 		return apiValue(k, v, m)
 	}
-	out := []map[string]any{{"key": "digest", "value": g.Digest()}}
-	for _, k := range g.Config.Keys() {
-		row := map[string]any{"key": k, "value": value(k, g.Config[k])}
-		if p, ok := g.Pending[k]; ok {
-			row["pending"] = value(k, p)
-		}
-		if force, ok := g.Delete[k]; ok {
-			row["delete"] = 1 + bit(force)
-		}
-		out = append(out, row)
-	}
-	for _, k := range g.Pending.Keys() {
-		if _, ok := g.Config[k]; !ok {
-			out = append(out, map[string]any{"key": k, "pending": value(k, g.Pending[k])})
-		}
-	}
-	return out, nil
+	return g.pendingRows(value), nil
 }
 
 func (w *World) lxcFeature(r *Request) (any, error) {

@@ -164,21 +164,5 @@ func (w *World) qemuPending(r *Request) (any, error) {
 		}
 		return apiValue(k, v, qemuConfigMethod())
 	}
-	out := []map[string]any{{"key": "digest", "value": g.Digest()}}
-	for _, k := range g.Config.Keys() {
-		row := map[string]any{"key": k, "value": value(k, g.Config[k])}
-		if v, ok := g.Pending[k]; ok {
-			row["pending"] = value(k, v)
-		}
-		if force, ok := g.Delete[k]; ok {
-			row["delete"] = 1 + bit(force)
-		}
-		out = append(out, row)
-	}
-	for _, k := range g.Pending.Keys() {
-		if _, ok := g.Config[k]; !ok {
-			out = append(out, map[string]any{"key": k, "pending": value(k, g.Pending[k])})
-		}
-	}
-	return out, nil
+	return g.pendingRows(value), nil
 }
