@@ -50,9 +50,7 @@ func TestFollowsRemote(t *testing.T) {
 	until := func(what string, ok func(*Report) bool) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			e.mu.Lock()
 			rep := e.stands("lab").Report
-			e.mu.Unlock()
 			if rep != nil && ok(rep) {
 				return
 			}
