@@ -60,8 +60,8 @@ from PVE's own config files (--conf) or from a snapshot of a real cluster
 A fault is a list of settings, such as
   --faults error,status=596,p=0.05,method=PUT,path=/nodes/*/qemu/**
   --faults node-down,p=0.001,delay=30s
-Kinds are reset, error, slow, lost, truncate, task-fail, task-warn,
-lock-timeout and node-down; p is the probability [1], count how often at most,
+Kinds are reset, error, slow, lost, truncate, no-worker, task-fail,
+task-warn, lock-timeout and node-down; p is the probability [1], count how often at most,
 status the answer of error [500], delay the time of slow [5s] and of node-down
 [30s]. What happens in a worker has no method and the path
 /nodes/NODE/tasks/TYPE. Equal seeds and calls give equal faults.`,

@@ -13,7 +13,7 @@ import (
 // faultKinds are what may go wrong in a lab.
 var faultKinds = [...]pvesim.FaultKind{
 	pvesim.FaultReset, pvesim.FaultError, pvesim.FaultSlow, pvesim.FaultLost, pvesim.FaultTruncate,
-	pvesim.FaultTaskFail, pvesim.FaultTaskWarn, pvesim.FaultLockTimeout, pvesim.FaultNodeDown,
+	pvesim.FaultNoWorker, pvesim.FaultTaskFail, pvesim.FaultTaskWarn, pvesim.FaultLockTimeout, pvesim.FaultNodeDown,
 }
 
 // parseFaults reads --faults: kind[,setting=value…].

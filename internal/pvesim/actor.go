@@ -48,6 +48,8 @@ type Actor struct {
 	ha bool
 	// doom is what the next lock or piece of work fails with: an injected fault.
 	doom error
+	// stillborn says that the request's task could not be started: an injected fault.
+	stillborn bool
 }
 
 // Sleep gives way for d.

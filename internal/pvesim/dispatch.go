@@ -197,6 +197,9 @@ func (w *World) call(a *Actor, c *call, apiPath, query string, entry *RequestEnt
 		w.observe(r.VMID)
 	}
 	data, err := handle(w, r)
+	if err == nil && a.stillborn {
+		err = die("got no worker upid - start worker failed")
+	}
 	if err != nil {
 		return nil, asError(err)
 	}

@@ -22,6 +22,8 @@ const (
 	FaultLost     FaultKind = "lost"     // the work is done, the connection is cut instead of an answer
 	FaultTruncate FaultKind = "truncate" // the work is done, half of the body arrives
 
+	FaultNoWorker FaultKind = "no-worker" // the call comes as far as its task, which does not start: 500, and what was reserved for it stays
+
 	FaultTaskFail    FaultKind = "task-fail"    // the worker's first step fails, and it cleans up as PVE's does
 	FaultTaskWarn    FaultKind = "task-warn"    // the worker ends in WARNINGS
 	FaultLockTimeout FaultKind = "lock-timeout" // a lock (of a guest, a storage) is not to be had

@@ -83,6 +83,15 @@ func TestFaultKinds(t *testing.T) {
 	if d := time.Since(begin); d < 60*time.Millisecond {
 		t.Errorf("slow: %s", d)
 	}
+	on(pvesim.Fault{Kind: pvesim.FaultNoWorker, Method: "POST", Path: qemu, P: 1})
+	if code, text, err := create(104); err != nil || code != 500 || !strings.Contains(text, "got no worker upid - start worker failed") {
+		t.Errorf("no worker: %d %q %v", code, text, err)
+	}
+	w.View(func(s *pvesim.State) {
+		if g := s.Guests[104]; g == nil || len(g.Config) != 1 || g.Config["lock"] != "create" {
+			t.Errorf("no worker: what is left of the create is %+v", g)
+		}
+	})
 	on(pvesim.Fault{Kind: pvesim.FaultTaskFail, Path: "/nodes/*/tasks/qmcreate", P: 1, Count: 1})
 	wantTask(t, a.task("POST", "/nodes/pve01/qemu", "vmid", "103"), "unable to create VM 103 - injected task failure")
 	wantTask(t, a.task("POST", "/nodes/pve01/qemu", "vmid", "103"), "OK")

@@ -187,7 +187,7 @@ func (w *World) contentDelete(r *Request) (any, error) {
 		return nil
 	})
 	if d := r.P.Int("delay", 0); d > 0 {
-		if t := w.taskIndex[upid]; r.wait(t, time.Duration(d)*time.Second) {
+		if t := w.taskIndex[upid]; t != nil && r.wait(t, time.Duration(d)*time.Second) {
 			if t.Exit != "OK" && !strings.HasPrefix(t.Exit, "WARNINGS") {
 				return nil, die("%s", t.Exit)
 			}

@@ -40,6 +40,10 @@ func (t *Task) Running() bool { return t.End.IsZero() }
 // the caller gives way. Its actor is a new one: locks of the caller are not inherited.
 func (a *Actor) spawn(kind, id string, work func(a *Actor) error) string {
 	w := a.w
+	if a.task == nil && w.faults.hit(a, FaultNoWorker) {
+		a.stillborn = true
+		return ""
+	}
 	w.PID++
 	now := time.Now()
 	t := &Task{
