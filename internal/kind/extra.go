@@ -9,7 +9,7 @@ import (
 	"github.com/proxops/proxops/internal/wire"
 )
 
-const extraDoc = "Further PVE keys, sent as they stand: for what has no field. null clears a key. Keys that a field owns and PVE's control parameters are refused; a drive slot is guarded as a disk is."
+const extraDoc = "Further PVE keys, sent as they stand: for what has no field. null clears a key. Keys that PVE does not have, keys that a field owns and PVE's control parameters are refused; a drive slot is guarded as a disk is."
 
 // control are parameters of PVE's calls that are no configuration, or that
 // change what a guest is. They never stand in extra.
@@ -22,19 +22,17 @@ var control = []string{
 
 // checkExtra refuses keys by what they are; clashes with fields need the
 // whole spec and are found by Validate.
-func checkExtra(key string) error {
-	switch {
-	case slices.Contains(control, key):
-		return fmt.Errorf("%s is a control parameter of PVE and may not stand in extra", key)
-	case wire.KeyClass(key) == "unused" && key != "unused":
-		return fmt.Errorf("%s is a detached volume, which PVE names by itself", key)
-	case !extraKey.MatchString(key):
-		return fmt.Errorf("%q is not a key of PVE's configuration", key)
+func checkExtra(lxc bool) func(key string) error {
+	return func(key string) error {
+		switch {
+		case slices.Contains(control, key):
+			return fmt.Errorf("%s is a control parameter of PVE and may not stand in extra", key)
+		case wire.KeyClass(key) == "unused" && key != "unused":
+			return fmt.Errorf("%s is a detached volume, which PVE names by itself", key)
+		}
+		return unknownKey(lxc, key)
 	}
-	return nil
 }
-
-var extraKey = fullMatch(`[a-z][a-z0-9_-]*`)
 
 // ownedKeys are the PVE keys that rows of a shape own: exact ones, and the
 // families of numbered keys that lists own.
@@ -112,7 +110,7 @@ func extraMap(entries *[]field.MapEntry[string], lxc bool) *field.Map {
 		}
 		return r
 	}
-	return field.MapOf(entries, "extra", extraDoc, row, checkExtra)
+	return field.MapOf(entries, "extra", extraDoc, row, checkExtra(lxc))
 }
 
 // extraCodec compares a property string by token.
