@@ -101,41 +101,6 @@ func (x *reading) power(g *Guest, declared, wantRunning bool) {
 	g.Status, g.Running = st.Status, st.Status == "running"
 }
 
-// busy says what else works on the guest. A lock without a task is stale or
-// belongs to somebody whose tasks we may not see.
-func (x *reading) busy(g *Guest) {
-	x.mu.Lock()
-	t, running := x.tasks[g.VMID]
-	x.mu.Unlock()
-	switch {
-	case running:
-		g.Busy = fmt.Sprintf("task %s of %s is running", t.Type, t.User)
-		if g.Lock != "" {
-			g.Busy = fmt.Sprintf("locked (%s): %s", g.Lock, g.Busy)
-		}
-	case g.Lock == "create":
-		g.Busy = x.staleCreate(g)
-	case g.Lock != "":
-		g.Busy = fmt.Sprintf("locked (%s)", g.Lock)
-	}
-}
-
-// staleCreate words the guest that a lost create left behind: a config that
-// holds little but its lock. PVE never clears it by itself, and nothing here
-// may decide that its volumes are of no use.
-func (x *reading) staleCreate(g *Guest) string {
-	tool := "qm"
-	if g.LXC {
-		tool = "pct"
-	}
-	seen := "no task works on it"
-	if x.blind[g.Node] {
-		seen = "no task that this token may see works on it"
-	}
-	return fmt.Sprintf("busy or stale: create: %s on %s; if its creation is known to have ended, clear it on the node with `%s unlock %d` and then `%s destroy %d`",
-		seen, g.Node, tool, g.VMID, tool, g.VMID)
-}
-
 // Identity is what tells one guest from another that got the same vmid later:
 // the generation id and uuid of a VM, the root volume and name of a container.
 // A VM without both is known by its name and volumes.

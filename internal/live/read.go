@@ -70,13 +70,16 @@ func Read(ctx context.Context, r *pve.Reader, want Want) (*Snapshot, error) {
 
 // reading is one Read under way.
 type reading struct {
-	ctx   context.Context
-	r     *pve.Reader
-	want  Want
-	mu    sync.Mutex // guards snap while requests run in parallel
-	snap  *Snapshot
-	tasks map[int]pve.Task // running tasks by vmid
-	blind map[string]bool  // nodes whose running tasks are not all visible
+	ctx  context.Context
+	r    *pve.Reader
+	want Want
+	mu   sync.Mutex // guards snap while requests run in parallel
+	snap *Snapshot
+	// Of the tasks that run: those by vmid, and by node the one of a backup job
+	// over several guests.
+	tasks   map[int]pve.Task
+	backups map[string]pve.Task
+	blind   map[string]bool // nodes whose running tasks are not all visible
 }
 
 // problem notes something that could not be read; the snapshot is then
@@ -218,7 +221,7 @@ var consoles = []string{"vncproxy", "vncshell", "spiceproxy", "spiceshell", "ter
 // request that every node must answer itself: one that cannot be reached here
 // is offline, and none of its guests costs another three seconds (facts K).
 func (x *reading) runningTasks() {
-	x.tasks, x.blind = map[int]pve.Task{}, map[string]bool{}
+	x.tasks, x.backups, x.blind = map[int]pve.Task{}, map[string]pve.Task{}, map[string]bool{}
 	var jobs []func()
 	for _, node := range x.reachable() {
 		if !x.snap.Holds("/nodes/"+node, "Sys.Audit") {
@@ -238,6 +241,8 @@ func (x *reading) runningTasks() {
 				if id, err := strconv.Atoi(t.ID); err == nil && !slices.Contains(consoles, t.Type) {
 					x.tasks[id] = t
 				}
+				} else if t.ID == "" && t.Type == "vzdump" {
+					x.backups[node] = t
 			}
 		})
 	}

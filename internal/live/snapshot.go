@@ -8,6 +8,7 @@ package live
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/wire"
@@ -77,6 +78,9 @@ type Guest struct {
 	// Identity is vmgenid and smbios uuid, or rootfs volume and hostname: what
 	// must still be the same right before a delete.
 	Identity string
+	// BusySince is when the task that holds the guest began, by its node's
+	// clock to the second; zero = not known, or not busy.
+	BusySince time.Time
 	// Raw are keys that are not plain text, such as a container's lxc lines.
 	Raw map[string]string
 	// Snapshots counts the guest's snapshots, when known (-1 = not read).

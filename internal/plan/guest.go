@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
@@ -54,9 +55,51 @@ func (m *maker) unusable(o *object, g *live.Guest) (ObjectState, string) {
 	case !known || !n.Online || !g.Read:
 		return Unknown, fmt.Sprintf("node %s does not answer", g.Node)
 	case g.Busy != "":
-		return Skipped, g.Busy
+		m.alarm(o, g)
+		return Skipped, m.busyText(g)
 	}
 	return "", ""
+}
+
+// busyText says what holds the guest, since when and for how many hours.
+func (m *maker) busyText(g *live.Guest) string {
+	if g.BusySince.IsZero() {
+		return g.Busy
+	}
+	text := g.Busy + ", since " + since(g)
+	if h := int(g.BusyFor(m.pol.Now).Hours()); h > 0 && !m.pol.Now.IsZero() {
+		text += fmt.Sprintf(", %d h", h)
+	}
+	return text
+}
+
+// since is in UTC, since a plan does not depend on who reads it where.
+func since(g *live.Guest) string { return g.BusySince.UTC().Format("2006-01-02 15:04 UTC") }
+
+// alarm makes an anomaly of a guest of ours that has been held for longer than
+// any work on it should take: it is left alone meanwhile, and nobody may have
+// noticed. The text holds no hours, so that it stays one and the same anomaly.
+func (m *maker) alarm(o *object, g *live.Guest) {
+	if m.pol.Now.IsZero() || m.pol.BusyAlarm <= 0 || g.BusyFor(m.pol.Now) < m.pol.BusyAlarm {
+		return
+	}
+	todo := "look at the task in PVE; the guest is reconciled when it has ended"
+	if g.Lock != "" {
+		todo = fmt.Sprintf("look at the task in PVE; `%s unlock %d` only when nothing works on the guest any more", tool(g.Type), g.VMID)
+	}
+	o.anomaly("", fmt.Sprintf("%s, since %s: that is longer than reconcile.busy-alarm (%s), and nothing is written to the guest meanwhile",
+		g.Busy, since(g), short(m.pol.BusyAlarm)), todo)
+}
+
+// short is a duration without the zeros behind it: 6h, not 6h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if rest, ok := strings.CutSuffix(text, zero); ok && rest != "" && (rest[len(rest)-1] == 'm' || rest[len(rest)-1] == 'h') {
+			text = rest
+		}
+	}
+	return text
 }
 
 // claim decides whether the guest with the wanted vmid is ours. It is when it

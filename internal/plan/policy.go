@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/repo"
@@ -23,12 +24,18 @@ type Policy struct {
 	Restart    string // never, immediate or window; "" = never
 	WindowOpen bool   // for window: the window is open now
 	Window     string // for messages
+
+	// Now is when the cluster was read, to say for how long a guest has been
+	// held by somebody's task; after BusyAlarm that is an anomaly. A zero Now or
+	// BusyAlarm says nothing of it.
+	Now       time.Time
+	BusyAlarm time.Duration
 }
 
 // PolicyOf takes a cluster's settings over. Git's word and the window are the
 // caller's to fill in.
 func PolicyOf(r repo.Reconcile) Policy {
-	return Policy{PruneBudget: r.PruneBudget, Prune: r.Prune, Restart: r.RestartPolicy, Window: r.RestartWindow}
+	return Policy{PruneBudget: r.PruneBudget, Prune: r.Prune, Restart: r.RestartPolicy, Window: r.RestartWindow, BusyAlarm: r.BusyAlarm}
 }
 
 // Word is git's word on one vmid that is not declared. The zero Word is that
@@ -76,6 +83,9 @@ func (p Policy) mayRestart(a kind.Annotations) (bool, string) {
 	case "window":
 		if p.WindowOpen {
 			return true, ""
+		}
+		if p.Window == "" {
+			return false, "set reconcile.restart-window: the annotation proxops/restart: window needs one"
 		}
 		return false, fmt.Sprintf("it is restarted in the window (%s)", p.Window)
 	}

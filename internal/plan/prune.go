@@ -213,7 +213,7 @@ func busyGuest(_ *maker, g *live.Guest) (text, todo string) {
 	if g.Busy == "" {
 		return "", ""
 	}
-	return g.Busy, "it is deleted when it is free"
+	return m.busyText(g), "it is deleted when it is free"
 }
 
 func protected(_ *maker, g *live.Guest) (text, todo string) {

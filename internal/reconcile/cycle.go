@@ -160,7 +160,8 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 			c.Name, Want(c).Identity, c.Name)
 	}
 	pol := plan.PolicyOf(c.Reconcile)
-	pol.WindowOpen = windowOpen(c.Reconcile.RestartWindow, time.Now())
+	pol.Now = time.Now()
+	pol.WindowOpen = windowOpen(c.Reconcile.RestartWindow, pol.Now)
 	if ids := plan.Candidates(c, snap); len(ids) > 0 {
 		if pol.Words, err = words(ctx, c, ids); err != nil {
 			return plan.Plan{}, nil, err

@@ -124,10 +124,12 @@ var ReconcileKeys = []Key[Reconcile]{
 		func(r *Reconcile) *string { return &r.Prune }, "tagged"),
 	oneOf("reconcile.restart-policy", "never", "what to do when a change takes effect only after a stop and start",
 		func(r *Reconcile) *string { return &r.RestartPolicy }, "never", "immediate", "window"),
-	checked("reconcile.restart-window", "minute hour day month weekday duration [zone]", "", "when restart-policy: window may restart guests, such as 0 3 * * sun 2h Europe/Berlin",
+	checked("reconcile.restart-window", "minute hour day month weekday duration [zone]", "", "when restart-policy: window may restart guests, such as 0 3 * * sun 2h Europe/Berlin; no guest is taken down after its end",
 		func(r *Reconcile) *string { return &r.RestartWindow }, func(v string) error { _, err := ParseWindow(v); return err }),
 	number("reconcile.max-disruptions", 1, 1000, "1", "guests of a cluster that may be restarted at a time",
 		func(r *Reconcile) *int { return &r.MaxDisruptions }),
+	duration("reconcile.busy-alarm", "6h", "how long a guest may be locked or worked on by a task before that is an anomaly",
+		func(r *Reconcile) *timeDuration { return &r.BusyAlarm }),
 	truth("reconcile.read-only", "false", "report drift, never correct it",
 		func(r *Reconcile) *bool { return &r.ReadOnly }).flag("--read-only"),
 }

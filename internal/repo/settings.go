@@ -99,7 +99,8 @@ type Reconcile struct {
 	RestartWindow  string // see ParseWindow
 	MaxDisruptions int    // stop+start steps at a time
 	TaskTimeout    time.Duration
-	ReadOnly       bool // drift is reported, never corrected
+	BusyAlarm      time.Duration // a guest that is held for longer is an anomaly
+	ReadOnly       bool          // drift is reported, never corrected
 }
 
 // Overrides are the flags of the command line; nil and "" mean not given.
@@ -124,7 +125,7 @@ func defaults() *Settings {
 		PollInterval: 30 * time.Second,
 		Listen:       "127.0.0.1:9494",
 		Reconcile: Reconcile{
-			PruneBudget: 3, RestartPolicy: "never", MaxDisruptions: 1, TaskTimeout: 30 * time.Minute,
+			PruneBudget: 3, RestartPolicy: "never", MaxDisruptions: 1, TaskTimeout: 30 * time.Minute, BusyAlarm: 6 * time.Hour,
 		},
 		Git:  GitSettings{MaxPacks: 200},
 		Etcd: Etcd{Prefix: "/proxops", Lease: 15 * time.Second},

@@ -146,23 +146,47 @@ func TestValidateNeedsNoCredentials(t *testing.T) {
 }
 
 func TestWindow(t *testing.T) {
-	w, err := ParseWindow("30 22 * * sat 3h Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for clock, want := range map[string]bool{
-		"2026-03-07 22:29": false, "2026-03-07 22:30": true, "2026-03-08 01:29": true, "2026-03-08 01:30": false, "2026-03-09 23:00": false,
+	for _, c := range []struct {
+		window, clock string // RFC 3339, with the offset that says which of two hours is meant
+		open          bool
+	}{
+		{"30 22 * * sat 3h Europe/Berlin", "2026-03-07T22:29:59+01:00", false},
+		{"30 22 * * sat 3h Europe/Berlin", "2026-03-07T22:30:00+01:00", true},
+		{"30 22 * * sat 3h Europe/Berlin", "2026-03-08T01:29:59+01:00", true}, // past midnight, on a Sunday
+		{"30 22 * * sat 3h Europe/Berlin", "2026-03-08T01:30:00+01:00", false},
+		{"30 22 * * sat 3h Europe/Berlin", "2026-03-09T23:00:00+01:00", false},
+		{"30 22 * * sat 3h Europe/Berlin", "2026-03-07T21:30:00Z", true}, // whoever asks from where
+		// The clocks go from 02:00 to 03:00 on 2026-03-29: there is no 02:30.
+		{"30 2 * * sun 1h Europe/Berlin", "2026-03-29T01:59:59+01:00", false},
+		{"30 2 * * sun 1h Europe/Berlin", "2026-03-29T03:29:59+02:00", false},
+		{"30 2 * * sun 1h Europe/Berlin", "2026-03-29T03:30:00+02:00", true},
+		{"30 2 * * sun 1h Europe/Berlin", "2026-03-29T04:29:59+02:00", true},
+		{"30 2 * * sun 1h Europe/Berlin", "2026-03-29T04:30:00+02:00", false},
+		// Two hours from 01:00 end at 04:00 that night.
+		{"0 1 * * * 2h Europe/Berlin", "2026-03-29T03:59:59+02:00", true},
+		{"0 1 * * * 2h Europe/Berlin", "2026-03-29T04:00:00+02:00", false},
+		// The clocks go from 03:00 back to 02:00 on 2026-10-25: 02:30 comes twice.
+		{"30 2 * * sun 30m Europe/Berlin", "2026-10-25T02:29:59+02:00", false},
+		{"30 2 * * sun 30m Europe/Berlin", "2026-10-25T02:30:00+02:00", true},
+		{"30 2 * * sun 30m Europe/Berlin", "2026-10-25T02:00:00+01:00", false},
+		{"30 2 * * sun 30m Europe/Berlin", "2026-10-25T02:45:00+01:00", false},
+		{"0 1 * * * 2h Europe/Berlin", "2026-10-25T02:59:59+02:00", true},
+		{"0 1 * * * 2h Europe/Berlin", "2026-10-25T02:00:00+01:00", false},
+		// More than a day, and every minute.
+		{"0 0 1 * * 240h UTC", "2026-03-10T23:59:59Z", true},
+		{"0 0 1 * * 240h UTC", "2026-03-11T00:00:00Z", false},
+		{"* * * * * 1m UTC", "2026-03-11T00:00:30Z", true},
 	} {
-		at, err := time.ParseInLocation("2006-01-02 15:04", clock, berlin)
+		w, err := ParseWindow(c.window)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := w.Open(at.UTC()); got != want {
-			t.Errorf("%s: open %v", clock, got)
+		at, err := time.Parse(time.RFC3339, c.clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Open(at); got != c.open {
+			t.Errorf("%s at %s: open %v", c.window, c.clock, got)
 		}
 	}
 	for _, bad := range []string{"", "3am", "0 3 * * * 2h Mars/Base", "0 3 * * * soon", "0 3 * * * 5s", "0 3 * * x 2h"} {

@@ -39,20 +39,39 @@ func ParseWindow(text string) (Window, error) {
 	return w, nil
 }
 
-// Open reports whether t falls into the window.
+// Open reports whether t falls into the window. Starts are times on the wall
+// clock of the zone: one that the spring's change of time skips counts as an
+// hour later, and one that the autumn's has twice counts once. The duration is
+// real time.
 func (w Window) Open(t time.Time) bool {
 	if w.start == nil {
 		return false
 	}
-	t = t.In(w.zone)
-	begin := w.start.Next(t.Add(-w.span)) // the first start after t-span
-	return !begin.IsZero() && !begin.After(t)
+	const change = 2 * time.Hour // more than any change of a wall clock
+	wall := reading(t.In(w.zone))
+	for start := w.start.Next(wall.Add(-w.span - change)); !start.IsZero() && start.Before(wall.Add(change)); start = w.start.Next(start) {
+		begin := w.first(start)
+		if !begin.After(t) && t.Before(begin.Add(w.span)) {
+			return true
+		}
+	}
+	return false
 }
 
-// Next is the next start after t.
-func (w Window) Next(t time.Time) time.Time {
-	if w.start == nil {
-		return time.Time{}
+// first is when the zone's wall clock first shows what start says, or would.
+func (w Window) first(start time.Time) time.Time {
+	y, m, d := start.Date()
+	t := time.Date(y, m, d, start.Hour(), start.Minute(), 0, 0, w.zone)
+	for _, back := range []time.Duration{time.Hour, 30 * time.Minute} { // Lord Howe changes by half an hour
+		if earlier := t.Add(-back); reading(earlier).Equal(reading(t)) {
+			return earlier
+		}
 	}
-	return w.start.Next(t.In(w.zone))
+	return t
+}
+
+// reading is what a wall clock shows, as a time that knows no zone.
+func reading(t time.Time) time.Time {
+	y, m, d := t.Date()
+	return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
