@@ -209,7 +209,7 @@ func vanishedKind(m *maker, g *live.Guest) (text, todo string) {
 		"check that this is meant, then run apply --prune-vanished " + k.Name
 }
 
-func busyGuest(_ *maker, g *live.Guest) (text, todo string) {
+func busyGuest(m *maker, g *live.Guest) (text, todo string) {
 	if g.Busy == "" {
 		return "", ""
 	}
