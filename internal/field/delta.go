@@ -41,6 +41,12 @@ func (g *Guest) Get(key string) (string, bool) {
 	return e.Effective()
 }
 
+// Runs reports whether key is part of what runs now: a value that is only
+// pending is not.
+func (g *Guest) Runs(key string) bool {
+	return g != nil && g.Config[key].Value != nil
+}
+
 // Change is one owned field whose live value is not the wanted one. An absent
 // side is nil.
 type Change struct {
@@ -86,7 +92,7 @@ type Delta struct {
 	Edits     []Edit
 	Grows     []Grow
 	Anomalies []Anomaly
-	Waiting   []Change // owned keys whose wanted value PVE holds pending until a restart
+	Waiting   []Change // owned keys whose wanted value PVE holds pending until the next start
 }
 
 // Empty reports whether nothing is to be written.

@@ -107,6 +107,9 @@ func (d *differ) live(key string) (string, bool) {
 // key compares one key and adds what follows from it.
 func (d *differ) key(k *keyRows) {
 	live, has := d.live(k.key)
+	if d.unmade(k.key) {
+		live, has = "", false
+	}
 	w := &work{
 		d: d, keyRows: k, format: wire.FormatOf(d.g.LXC, k.key), has: has, live: live,
 		edit: Edit{Key: k.key},

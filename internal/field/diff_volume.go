@@ -7,6 +7,19 @@ import (
 	"github.com/proxops/proxops/internal/wire"
 )
 
+// unmade reports whether a slot holds nothing but a create form that PVE could
+// not act upon, because of a storage's lock or want of space: no volume was
+// made, and the same text sent again has PVE try again. Left alone, a stopped
+// container would keep it until somebody starts it.
+func (d *differ) unmade(key string) bool {
+	e := d.g.Config[key]
+	if e.Value != nil || e.Pending == nil || key == "rootfs" || !wire.IsVolumeKey(d.g.LXC, key) {
+		return false
+	}
+	file, _ := wire.ParseProps(*e.Pending, wire.FormatOf(d.g.LXC, key)).Get(wire.FirstToken(d.g.LXC))
+	return wire.IsCreateForm(file)
+}
+
 // create fills an empty slot. False means that it must not be filled now.
 func (w *work) create() bool {
 	v := w.vol

@@ -2,6 +2,7 @@ package field
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/proxops/proxops/internal/wire"
@@ -113,5 +114,34 @@ func TestPendingImpactAndSlots(t *testing.T) {
 	g.Running = true
 	if got := show(Diff(v.shape(), g)); got != "cores=2\nwaiting disks[0] scsi0: none -> lvm:vm-1-disk-0,size=32G" {
 		t.Error(got)
+	}
+}
+
+// A create form that PVE could not act upon is no volume: it is sent again,
+// whether the container runs or not. What waits for a restart stays.
+func TestUnmadeVolume(t *testing.T) {
+	const root = "rootfs: lvm:vm-1-disk-0,size=8G\n"
+	for _, c := range []struct{ name, live, want string }{
+		{"a create form", root + "mp0!pending: lvm:4,mp=/srv,ro=1", "create mp0=lvm:4,mp=/srv,ro=1 on lvm"},
+		{"of other options", root + "mp0!pending: lvm:9,mp=/old,backup=1", "create mp0=lvm:4,mp=/srv,ro=1 on lvm"},
+		{"a volume waits", root + "mp0!pending: lvm:vm-1-disk-1,mp=/srv,ro=1,size=4G", "waiting mount-points[0] mp0: none -> lvm:vm-1-disk-1,mp=/srv,ro=1,size=4G"},
+		{"over a live volume", root + "mp0: lvm:vm-1-disk-1,mp=/srv,ro=1,size=4G\nmp0!pending: lvm:4,mp=/srv,ro=1",
+			"anomaly mount-points[0].size: PVE tells no size of mp0, the manifest wants 4GiB"},
+		{"never a root", "rootfs!pending: lvm:8,size=8G\nmp0: lvm:vm-1-disk-1,mp=/srv,ro=1,size=4G", "waiting root rootfs: none -> lvm:8,size=8G"},
+	} {
+		for _, runs := range []bool{false, true} {
+			v, g := &ct{}, guest(c.live)
+			g.LXC, g.Running = true, runs
+			v.storage, v.size = Some("lvm"), Some(8*wire.GiB)
+			v.mp = make([]struct {
+				storage, path Opt[string]
+				size          Opt[wire.Size]
+				ro            Opt[bool]
+			}, 1)
+			v.mp[0].storage, v.mp[0].size, v.mp[0].path, v.mp[0].ro = Some("lvm"), Some(4*wire.GiB), Some("/srv"), Some(true)
+			if got := strings.ReplaceAll(show(Diff(v.shape(), g)), " [live]", ""); got != c.want {
+				t.Errorf("%s, running %t: got\n%s\nwant\n%s", c.name, runs, got, c.want)
+			}
+		}
 	}
 }

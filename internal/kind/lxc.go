@@ -201,9 +201,8 @@ func isBind(text string) bool {
 
 func (m *MountPoint) shape(i int, live *field.Guest) *field.Block {
 	key := fmt.Sprintf("mp%d", m.Slot.Or(i))
-	_, has := live.Get(key)
 	onLive := func(r *field.Row) *field.Row { // PVE mounts a new one at once and changes none that is mounted
-		if r.On(field.Pending); !has {
+		if r.On(field.Pending); !live.Runs(key) {
 			r.On(field.Live)
 		}
 		return r
@@ -281,7 +280,7 @@ func (m *BindMount) shape(i int, live *field.Guest) *field.Block {
 	key := fmt.Sprintf("mp%d", m.Slot.Or(i))
 	now, has := live.Get(key)
 	onLive := func(r *field.Row) *field.Row {
-		if r.Root(who).On(field.Pending); !has {
+		if r.Root(who).On(field.Pending); !live.Runs(key) {
 			r.On(field.Live)
 		}
 		return r

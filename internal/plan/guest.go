@@ -197,7 +197,9 @@ func (m *maker) existing(o *object, spec kind.GuestSpec, g *live.Guest, claim bo
 	d := m.delta(o.r, spec, g, unfinished)
 	o.anomalies = append(o.anomalies, d.Anomalies...)
 	o.anomalies = append(o.anomalies, spec.Undeclared(&g.Guest)...)
-	o.row.Waiting = d.Waiting
+	if g.Running { // what is stopped has nothing to wait for: its next start takes it all
+		o.row.Waiting = d.Waiting
+	}
 	m.foreignPending(o, g, d)
 	m.preflight(o, spec, g.Node, d.Edits, &g.Guest)
 	m.steps(o, spec, g, d, reason(d, claim, unfinished))
@@ -208,7 +210,8 @@ func (m *maker) existing(o *object, spec kind.GuestSpec, g *live.Guest, claim bo
 }
 
 // foreignPending shows what waits for a restart on keys that the manifest does
-// not own: a restart of ours would bring it about, too.
+// not own: a restart of ours would bring it about, too, and a start, or on a
+// stopped guest any write of its config.
 func (m *maker) foreignPending(o *object, g *live.Guest, d field.Delta) {
 	ours := map[string]bool{}
 	for _, e := range d.Edits {
@@ -222,6 +225,11 @@ func (m *maker) foreignPending(o *object, g *live.Guest, d field.Delta) {
 		e := g.Config[key]
 		same := e.Pending != nil && e.Value != nil && *e.Pending == *e.Value // a change to what there is
 		if ours[key] || same || e.Pending == nil && !e.Delete {
+			continue
+		}
+		if !g.Running {
+			o.anomaly("", fmt.Sprintf("%s has a change that takes effect at the next start and that the manifest does not own", key),
+				"start the guest, or set the value anew with `"+tool(g.Type)+" set "+strconv.Itoa(g.VMID)+"`")
 			continue
 		}
 		o.anomaly("", fmt.Sprintf("%s has a change that waits for a restart and that the manifest does not own", key),

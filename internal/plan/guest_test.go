@@ -182,3 +182,36 @@ func TestPowerOfDeletes(t *testing.T) {
 		}
 	}
 }
+
+// A stopped guest has nothing to wait for: what PVE holds is in force at its
+// next start. A change of somebody else's is told all the same.
+func TestStoppedGuestWaitsForNothing(t *testing.T) {
+	held := strings.Replace(webConfig, "cores: 2", "cores: 1 => 2", 1)
+	p := Make(cluster(t, manifest("VM", "web", webSpec)), snapshot(guest(100, "pve01", "qemu", held)), Policy{})
+	if len(p.Actions)+len(p.Anomalies) > 0 || p.Objects[0].State != Converged {
+		t.Errorf("state %s:\n%s", p.Objects[0].State, lines(p))
+	}
+	foreign := held + "\nacpi: 1 => 0"
+	p = Make(cluster(t, manifest("VM", "web", webSpec)), snapshot(guest(100, "pve01", "qemu", foreign)), Policy{})
+	if len(p.Anomalies) != 1 || !strings.Contains(p.Anomalies[0].Text, "acpi has a change that takes effect at the next start") {
+		t.Errorf("%+v", p.Anomalies)
+	}
+}
+
+// PVE drops a pending change of a running guest alone: where the plan stops the
+// guest first, what the manifest wants is written.
+func TestNothingIsRevertedAfterAStop(t *testing.T) {
+	config := strings.Replace(webConfig, "cores: 2", "cores: 2 => 3", 1)
+	p := Make(cluster(t, manifest("VM", "web", webSpec+"\noptions: {acpi: false}")), snapshot(running(guest(100, "pve01", "qemu", config))), Policy{})
+	for _, a := range p.Actions {
+		step, ok := a.Do.(UpdateStep)
+		if !ok {
+			continue
+		}
+		if v, _ := step.Params.Get("cores"); len(step.Revert) > 0 || v.String() != "2" {
+			t.Errorf("reverts %v, sends cores=%s", step.Revert, v)
+		}
+		return
+	}
+	t.Errorf("no update is planned:\n%s", lines(p))
+}

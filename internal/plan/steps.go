@@ -25,14 +25,18 @@ func (m *maker) steps(o *object, spec kind.GuestSpec, g *live.Guest, d field.Del
 	edits, blockedEdits := m.writable(o, spec, g, d)
 	stopFirst := g.Running && (blockedEdits == nil && needsStop(edits) || !spec.Started() && needsRestart(edits))
 	restart := g.Running && spec.Started() && !stopFirst && m.restartsFor(o, edits)
+	at := g // as the writes find it
 	if stopFirst {
 		m.stop(o, g, stopWhy(spec, edits), spec.Started())
 		for i := range edits {
 			edits[i].Impact = field.None
 		}
+		down := *g
+		down.Running = false // PVE drops what is pending on a running guest alone (facts D)
+		at = &down
 	}
-	m.resize(o, g, d.Grows)
-	m.update(o, g, edits, why)
+	m.resize(o, at, d.Grows)
+	m.update(o, at, edits, why)
 	m.powerAndMark(o, spec, g, stopFirst, restart)
 }
 
