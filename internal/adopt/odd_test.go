@@ -67,6 +67,9 @@ lxc.cgroup2.devices.allow: c 10:229 rwm
 lxc.mount.entry: /run/x mnt/x none bind 0 0
 lxc.environment: TOKEN=hunter2
 `,
+	"lxc/112.conf": "#it: waits, 100%\nhostname: waits\nostype: debian\narch: amd64\nmemory: 512\ntty: 2\nfeatures: nesting=1\nrootfs: local-lvm:vm-112-disk-0,size=4G\n" +
+		"net0: name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:03,type=veth\ncmode: shell\nunprivileged: 1\nlxc.apparmor.profile: unconfined\n" +
+		"\n[pve:pending]\ndelete: cmode\nfeatures: fuse=1,nesting=1\ntty: 3\n",
 	"lxc/111.conf": "hostname: tpl\nostype: debian\narch: amd64\nmemory: 512\ntemplate: 1\nrootfs: local-lvm:base-111-disk-0,size=4G\n",
 }
 
@@ -107,6 +110,8 @@ func TestOddConfigs(t *testing.T) {
 	res, checked := e.proof(adopt.Options{})
 	e.untouched()
 	wants(t, manifest(t, res, "104"), "INCOMPLETE: balloon waits for a restart to be removed")
+	wants(t, manifest(t, res, "112"), "# waits for a restart; runs without it\n    fuse: true", "# waits for a restart; runs with 2\n    ttys: 3",
+		"INCOMPLETE: cmode waits for a restart to be removed", "pve-description: \"it: waits, 100%\"")
 	if len(res.Refused) > 0 {
 		t.Errorf("refused: %+v", res.Refused)
 	}
@@ -143,7 +148,7 @@ func TestOddConfigs(t *testing.T) {
 		}
 	}
 	for key, reason := range map[string]string{"args": "no field", "net0.trunks": "no field", "mp7": "cannot say", "dev0": "no field",
-		"lxc.cgroup2.devices.allow": "raw line", "lxc.environment": "raw line", "cipassword": "not give", "efidisk0.ms-cert": "", "sata3": "cannot say", "vmgenid": "PVE's own", "unused0": "PVE's own", "hostpci0.x-vga": ""} {
+		"lxc.cgroup2.devices.allow": "raw line", "lxc.apparmor.profile": "raw line", "lxc.environment": "raw line", "cipassword": "not give", "efidisk0.ms-cert": "", "sata3": "cannot say", "vmgenid": "PVE's own", "unused0": "PVE's own", "hostpci0.x-vga": ""} {
 		if g, ok := gaps[key]; !ok || !strings.Contains(g.Reason, reason) || g.Count != 1 {
 			t.Errorf("gap %s: %+v", key, g)
 		}

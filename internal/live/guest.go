@@ -34,11 +34,7 @@ func ReadGuest(ctx context.Context, r *pve.Reader, node, guestType string, vmid 
 
 // guest reads one guest of the listing.
 func (x *reading) guest(g *Guest, declared, wantRunning bool) {
-	read := x.r.Pending
-	if g.LXC && x.want.RawLines {
-		read = x.r.Config
-	}
-	cfg, err := read(x.ctx, g.Node, pve.GuestType(g.Type), g.VMID)
+	cfg, err := x.config(g)
 	if err != nil {
 		g.Unknown = whyUnread(g, err)
 		x.problem("guest %d: %s", g.VMID, g.Unknown)
@@ -51,6 +47,26 @@ func (x *reading) guest(g *Guest, declared, wantRunning bool) {
 	g.Env.TagsCaseSensitive, g.Env.MACPrefix = x.snap.Options.TagsCaseSensitive, x.snap.Options.MACPrefix
 	x.power(g, declared, wantRunning)
 	x.busy(g)
+}
+
+// config reads a guest's config with what is pending. Where raw lines are asked
+// for, a container is read by GET …/config, which has them; only when its digest
+// leaves room for something pending is that read too.
+func (x *reading) config(g *Guest) (pve.GuestConfig, error) {
+	if !g.LXC || !x.want.RawLines {
+		return x.r.Pending(x.ctx, g.Node, pve.GuestType(g.Type), g.VMID)
+	}
+	merged, err := x.r.Config(x.ctx, g.Node, pve.LXC, g.VMID)
+	if err != nil || merged.IsWholeFile() {
+		return merged, err
+	}
+	cfg, err := x.r.Pending(x.ctx, g.Node, pve.LXC, g.VMID)
+	for _, e := range merged.Entries {
+		if e.Raw != nil {
+			cfg.Entries = append(cfg.Entries, e)
+		}
+	}
+	return cfg, err
 }
 
 func whyUnread(g *Guest, err error) string {

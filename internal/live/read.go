@@ -23,8 +23,9 @@ type Want struct {
 	Stores  map[Store][]string // where artifacts belong, with their content types
 	Tag     string             // guests with this tag are read too
 	All     bool               // read every guest on the allowed nodes (adopt)
-	// RawLines reads containers through GET …/config, which has their raw lxc
-	// lines and hides what is pending; GET …/pending is the other way round.
+	// RawLines reads the raw lxc lines of containers too, which GET …/pending
+	// leaves out. It costs a second request for each container that has pending
+	// changes, snapshots or a config file edited by hand.
 	RawLines bool
 	// Parallel bounds the requests under way [8].
 	Parallel int
@@ -240,9 +241,9 @@ func (x *reading) runningTasks() {
 			for _, t := range list {
 				if id, err := strconv.Atoi(t.ID); err == nil && !slices.Contains(consoles, t.Type) {
 					x.tasks[id] = t
-				}
 				} else if t.ID == "" && t.Type == "vzdump" {
 					x.backups[node] = t
+				}
 			}
 		})
 	}

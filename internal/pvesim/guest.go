@@ -160,23 +160,8 @@ func (g *Guest) checkLock() error {
 
 // Digest is the SHA-1 of the config file, which clients hand back to detect changes by others.
 func (g *Guest) Digest() string {
-	h := sha1.New() //nolint:gosec // see above
-	put := func(name string, s Section, raw []string) {
-		fmt.Fprintf(h, "[%s]\n", name)
-		for _, k := range s.Keys() {
-			fmt.Fprintf(h, "%s: %s\n", k, s[k])
-		}
-		fmt.Fprintln(h, strings.Join(raw, "\n"))
-	}
-	put("", g.Config, g.Raw)
-	put("PENDING", g.Pending, nil)
-	for _, k := range sortedKeys(g.Delete) {
-		fmt.Fprintf(h, "delete %s %t\n", k, g.Delete[k])
-	}
-	for _, s := range g.Snapshots {
-		put(s.Name, s.Config, s.Raw)
-	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := sha1.Sum([]byte(g.Conf())) //nolint:gosec // see above
+	return hex.EncodeToString(sum[:])
 }
 
 // snapshot finds a snapshot by name.
