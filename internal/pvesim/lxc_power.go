@@ -208,6 +208,9 @@ func (w *World) lxcDestroy(r *Request) (any, error) {
 		if !purge && w.HA[g.sid()] != nil {
 			return nil, die("unable to remove CT %d - used in HA resources and purge parameter not set.", vmid)
 		}
+		if err := w.checkReplication(vmid); err != nil && !purge {
+			return nil, err
+		}
 		return g, nil
 	}
 	g, err := early(r.Node)
@@ -237,6 +240,7 @@ func (w *World) lxcDestroy(r *Request) (any, error) {
 			}
 			a.removeGuest(g)
 			if purge {
+				w.purgeJobs(vmid)
 				delete(w.HA, g.sid())
 			}
 			return nil

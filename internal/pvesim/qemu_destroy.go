@@ -14,6 +14,9 @@ func (w *World) qemuDestroyable(node string, vmid int, purge bool) (*Guest, erro
 	if w.HA["vm:"+decimal(vmid)] != nil && !purge {
 		return nil, die("unable to remove VM %d - used in HA resources and purge parameter not set.", vmid)
 	}
+	if err := w.checkReplication(vmid); err != nil && !purge {
+		return nil, err
+	}
 	if g.Running {
 		return nil, die("VM %d is running - destroy failed", vmid)
 	}
@@ -42,6 +45,7 @@ func (w *World) qemuDestroy(r *Request) (any, error) {
 			}
 			if purge {
 				a.Logf("purging VM %d from related configurations..", vmid)
+				w.purgeJobs(vmid)
 				if w.HA["vm:"+decimal(vmid)] != nil {
 					delete(w.HA, "vm:"+decimal(vmid))
 					a.Logf("NOTE: removed VM %d from HA resource configuration.", vmid)

@@ -167,7 +167,11 @@ func (a *Actor) qemuStartable(g *Guest) error {
 			}
 		}
 	}
-	if total := g.number("cores", 1) * g.number("sockets", 1); g.number("vcpus", total) > total {
+	total := g.number("cores", 1) * g.number("sockets", 1)
+	if n != nil && n.CPUs > 0 && total > n.CPUs {
+		return die("MAX %d vcpus allowed per VM on this node", n.CPUs)
+	}
+	if g.number("vcpus", total) > total {
 		a.Logf("kvm: Invalid CPU topology: maxcpus must be equal to or greater than smp: maxcpus (%d) < smp_cpus (%s)", total, conf["vcpus"])
 		return die("start failed: QEMU exited with code 1")
 	}

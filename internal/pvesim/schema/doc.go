@@ -62,6 +62,6 @@
 //	(userid-param ARG) (userid-group PRIVILEGE... [:groups create|update])
 //	(perm-modify PATH)
 //
-// ha.txt has the same form. pve.txt is written by the generator in the gen directory from PVE's own
+// ha.txt and jobs.txt have the same form. pve.txt is written by the generator in the gen directory from PVE's own
 // description of its API; the generator is not needed to build or to run.
 package schema

@@ -19,7 +19,7 @@ var sourceHA string
 // load parses the embedded schema once. The text is part of the binary and a
 // test reads it, so a fault in it cannot depend on input.
 var load = sync.OnceValue(func() *tree {
-	t, err := parse(source + sourceHA)
+	t, err := parse(source + sourceHA + sourceJobs)
 	if err != nil {
 		panic("embedded PVE schema: " + err.Error())
 	}

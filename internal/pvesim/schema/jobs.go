@@ -1,0 +1,6 @@
+package schema
+
+import _ "embed"
+
+//go:embed jobs.txt
+var sourceJobs string
