@@ -138,6 +138,11 @@ func (a *Actor) ctStorages(c *ctCreate, set Params) error {
 		}
 	}
 	for _, k := range rest.Keys() {
+		if indexed(k, "net") {
+			if err := a.checkMTU(k, rest[k]); err != nil {
+				return err
+			}
+		}
 		v, err := a.ctValue(k, rest[k])
 		if err != nil {
 			return err
@@ -236,10 +241,13 @@ func (a *Actor) unpack(c *ctCreate) error {
 		return die("volume '%s' does not exist", c.archive)
 	}
 	for _, m := range mounts(c.conf, false) {
-		if m.kind() == "bind" {
+		switch {
+		case m.kind() == "bind":
 			if err := a.checkBind(m); err != nil {
 				return err
 			}
+		case m.kind() == "volume" && a.w.volume(a.Node, m.volume()) == nil:
+			return a.w.volumeMissing(m.volume())
 		}
 	}
 	a.Logf("extracting archive '%s'", s.Path(c.archive))

@@ -1,6 +1,8 @@
 package pvesim
 
 import (
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/proxops/proxops/internal/pvesim/schema"
@@ -33,7 +35,7 @@ func (w *World) lxcResize(r *Request) (any, error) {
 			return err
 		}
 		if relative {
-			want += v.Size
+			want = min(want, math.MaxInt64-v.Size) + v.Size
 		}
 		switch {
 		case want < v.Size:
@@ -115,9 +117,9 @@ func (w *World) lxcMoveVolume(r *Request) (any, error) {
 	key, to, target := r.P.Str("volume"), r.P.Str("storage"), r.P.Int("target-vmid", 0)
 	switch {
 	case to != "" && target != 0:
-		return nil, paramErr("target-vmid", "either set storage or target-vmid, but not both")
+		return nil, eitherTarget()
 	case to == "" && target == 0:
-		return nil, paramErr("target-vmid", "missing target-vmid or storage")
+		return nil, noTarget()
 	case target != 0:
 		return w.lxcReassign(r, key, target)
 	}
@@ -211,48 +213,104 @@ func (a *Actor) copyMount(m mount, vmid int, to string) (*Volume, error) {
 	return v, a.Work(unpackTime)
 }
 
+// reassignment is a mount point that goes from one container to another.
+type reassignment struct {
+	vmid, target  int
+	key, to       string
+	digest, other string
+}
+
 // lxcReassign renames a volume to carry another container's id.
 func (w *World) lxcReassign(r *Request, key string, target int) (any, error) {
-	toKey := orElse(r.P.Str("target-volume"), key)
+	m := reassignment{
+		vmid: r.VMID, target: target, key: key, to: orElse(r.P.Str("target-volume"), key), digest: r.P.Str("digest"), other: r.P.Str("target-digest"),
+	}
 	if err := w.check(r.Who, "/vms/"+decimal(target), "VM.Config.Disk"); err != nil {
 		return nil, err
 	}
 	if target == r.VMID {
-		return nil, die("must be different than source VMID to move disk to another container")
+		return nil, paramErr("target-vmid", "must be different than source VMID to move disk to another container")
 	}
-	vmid := r.VMID
-	return r.spawn("move_volume", decimal(vmid)+"-"+decimal(target), func(a *Actor) error {
-		return a.LockGuest(kindLXC, vmid, func() error {
-			from, err := w.guest(kindLXC, a.Node, vmid)
-			if err != nil {
-				return err
-			}
-			to, err := w.guest(kindLXC, a.Node, target)
-			if err != nil {
-				return err
-			}
-			return a.ctGive(from, to, key, toKey)
+	_, _, _, v, err := r.ctReassignCheck(m)
+	if err != nil {
+		return nil, err
+	}
+	id, _, _ := splitVolid(v.ID)
+	if err := w.check(r.Who, "/storage/"+id, "Datastore.AllocateSpace"); err != nil {
+		return nil, err
+	}
+	return r.spawn("move_volume", decimal(m.vmid)+"-"+m.key+">"+decimal(target)+"-"+m.to, func(a *Actor) error {
+		return a.LockGuest(kindLXC, m.vmid, func() error {
+			return a.LockGuest(kindLXC, target, func() error {
+				from, to, mp, v, err := a.ctReassignCheck(m)
+				if err != nil {
+					return err
+				}
+				return a.ctGive(from, to, mp, v, m)
+			})
 		})
 	}), nil
 }
 
-func (a *Actor) ctGive(from, to *Guest, key, toKey string) error {
-	m, err := parseMount(key, from.Config[key])
-	if err != nil {
-		return err
+// ctReassignCheck are the checks of a reassignment, made at once and again in the task.
+func (a *Actor) ctReassignCheck(m reassignment) (from, to *Guest, mp mount, v *Volume, err error) {
+	fail := func(err error) (*Guest, *Guest, mount, *Volume, error) { return nil, nil, mount{}, nil, err }
+	if m.key == "rootfs" || m.to == "rootfs" {
+		return fail(die("Cannot move to/from 'rootfs'"))
 	}
-	_, taken := to.Config[toKey]
-	v := a.w.volume(a.Node, m.volume())
+	if indexed(m.key, "unused") && !indexed(m.to, "unused") {
+		return fail(die("Moving an unused volume to a used one is not possible"))
+	}
+	if err := a.w.sameNode("CT", m.vmid, m.target); err != nil {
+		return fail(err)
+	}
+	for _, g := range []struct {
+		at     **Guest
+		vmid   int
+		digest string
+	}{{&from, m.vmid, m.digest}, {&to, m.target, m.other}} {
+		if *g.at, err = a.w.guest(kindLXC, a.Node, g.vmid); err != nil {
+			return fail(err)
+		}
+		if err := (*g.at).checkLock(); err != nil {
+			return fail(err)
+		}
+		switch {
+		case (*g.at).Template():
+			return fail(die("Can't move volumes from or to template CT"))
+		case g.digest != "" && g.digest != (*g.at).Digest():
+			return fail(die("Container %d: detected modified configuration - file changed by other user? Try again.", g.vmid))
+		}
+	}
+	if _, there := from.Config[m.key]; !there {
+		return fail(die("volume '%s' for container '%d' does not exist", m.key, m.vmid))
+	}
+	if _, taken := to.Config[m.to]; taken {
+		return fail(die("Target volume key '%s' is already in use for container '%d'", m.to, m.target))
+	}
+	if mp, err = parseMount(m.key, from.Config[m.key]); err != nil {
+		return fail(err)
+	}
+	v = a.w.volume(a.Node, mp.volume())
 	switch {
-	case taken:
-		return die("Target volume key '%s' is already in use for container '%d'", toKey, to.VMID)
-	case key == "rootfs":
-		return die("Cannot move root file system to another container")
-	case from.Running && key != "unused":
-		return die("cannot move volumes of a running container")
+	case slices.ContainsFunc(from.Snapshots, func(s *Snapshot) bool { return s.mounts(mp.volume()) }):
+		return fail(die("Cannot move volume used by a snapshot to another container"))
+	case mp.kind() != "volume":
+		return fail(die("Cannot move a bindmount or device mount to another container"))
+	case from.Running && !indexed(m.key, "unused"):
+		return fail(die("Cannot move in-use volume while the source CT is running - detach or shutdown first"))
 	case v == nil:
-		return die("volume '%s' does not exist", m.volume())
+		return fail(a.w.volumeMissing(mp.volume()))
 	}
+	return from, to, mp, v, nil
+}
+
+// mounts says whether the config of a snapshot has a mount point of a volume.
+func (s *Snapshot) mounts(volid string) bool {
+	return slices.ContainsFunc(mounts(s.Config, false), func(m mount) bool { return m.volume() == volid })
+}
+
+func (a *Actor) ctGive(from, to *Guest, mp mount, v *Volume, m reassignment) error {
 	s, name, err := a.w.parseVolid(v.ID)
 	if err != nil {
 		return err
@@ -265,9 +323,11 @@ func (a *Actor) ctGive(from, to *Guest, key, toKey string) error {
 		return err
 	}
 	v.Owner = to.VMID
-	m.key, m.props["volume"] = toKey, v.ID
-	delete(from.Config, key)
-	to.Config[toKey] = m.print()
+	mp.key, mp.props["volume"] = m.to, v.ID
+	delete(from.Config, m.key)
+	if to.Config[m.to] = mp.print(); indexed(m.to, "unused") {
+		to.Config[m.to] = v.ID
+	}
 	a.touch(from)
 	a.touch(to)
 	return nil

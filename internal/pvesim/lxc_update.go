@@ -313,9 +313,6 @@ func (a *Actor) applyMount(g *Guest, k, v string) (string, error) {
 	if g.Running && a.w.node(a.Node).lacks(LacksAppArmor) {
 		return "", die("failed to change apparmor profile: Invalid argument")
 	}
-	if m.kind() != "volume" {
-		return v, nil
-	}
 	if newMount.MatchString(m.volume()) {
 		if _, err := a.createMount(g.VMID, m); err != nil {
 			return "", err

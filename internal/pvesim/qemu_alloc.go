@@ -2,6 +2,7 @@ package pvesim
 
 import (
 	"math"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -16,7 +17,7 @@ const (
 
 // qemuCleanDrives is check_drive_param with cleanup_drive_path: drives must parse, imports have their one form; what comes out is as
 // PVE prints it.
-func qemuCleanDrives(set Section) error {
+func (a *Actor) qemuCleanDrives(set Section) error {
 	for _, k := range set.Keys() {
 		if !isDrive(k) {
 			continue
@@ -43,17 +44,61 @@ func qemuCleanDrives(set Section) error {
 				}
 			}
 		}
-		file := d.file()
-		if file == "none" || file == "cdrom" {
-			if d.props["media"] == "" {
-				d.props["media"] = "cdrom"
-			}
-		} else if !strings.Contains(file, ":") && !strings.HasPrefix(file, "/dev/") && !plainInteger.MatchString(file) {
-			return paramErr(k, "unable to associate path '%s' to any storage", file)
+		if err := a.cleanDrivePath(d); err != nil {
+			return err
 		}
 		set[k] = d.text()
 	}
 	return nil
+}
+
+// cleanDrivePath is cleanup_drive_path: a path of the node becomes the volume that it is, which also says what medium it is.
+func (a *Actor) cleanDrivePath(d *drive) error {
+	file, media := d.file(), d.props["media"]
+	switch {
+	case file == "none" || file == "cdrom":
+		d.props["media"] = orElse(media, "cdrom")
+		return nil
+	case strings.Contains(file, ":") || strings.HasPrefix(file, "/dev/") || plainInteger.MatchString(file):
+		return nil
+	}
+	kind, volid := a.pathVolume(file)
+	want := contentImages
+	if media == "cdrom" {
+		want = contentISO
+	}
+	switch {
+	case kind == "":
+		return paramErr(d.key, "unable to associate path '%s' to any storage", file)
+	case media != "" && kind != want:
+		return paramErr(d.key, "unexpected media type (%s != %s)", kind, want)
+	case media == "" && kind == contentISO:
+		d.props["media"] = "cdrom"
+	}
+	d.props["file"] = volid
+	return nil
+}
+
+// pathVolume is path_to_volume_id: the volume behind a path, and what it holds; "" when no storage has the path. ISO images and other
+// files need not be there.
+func (a *Actor) pathVolume(file string) (kind, volid string) {
+	for _, s := range a.w.Storages {
+		if !s.fileBased() || s.Props["path"] == "" {
+			continue
+		}
+		for _, v := range a.w.volumesOf(s, a.Node) {
+			if kind, err := a.w.volumeType(v.ID); err == nil && s.Path(v.ID) == file {
+				return kind, v.ID
+			}
+		}
+		for _, c := range []string{contentISO, contentVztmpl, contentImport, contentBackup} {
+			volid := s.ID + ":" + c + "/" + path.Base(file)
+			if kind, err := a.w.volumeType(volid); err == nil && s.Path(volid) == file {
+				return kind, volid
+			}
+		}
+	}
+	return "", ""
 }
 
 // createDisks is create_disks for the drives of set: it makes the volumes that are to be made, and returns the drives as the config

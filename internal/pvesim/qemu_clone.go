@@ -106,6 +106,11 @@ func (a *Actor) qemuCloneCheck(g *Guest, j *cloneJob) (conf Section, full bool, 
 		}
 		shared = shared && isShared
 	}
+	if s := conf["vmstatestorage"]; s != "" {
+		if err := w.check(a.Who, "/storage/"+s, "Datastore.AllocateSpace"); err != nil {
+			return nil, false, err
+		}
+	}
 	if err := a.bridgePerm(conf); err != nil {
 		return nil, false, err
 	}

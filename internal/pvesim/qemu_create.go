@@ -154,7 +154,7 @@ func (a *Actor) qemuCreatePerms(vmid int, pool, storage string, plain Section) e
 	if err := a.bridgePerm(plain); err != nil {
 		return err
 	}
-	return qemuCleanDrives(plain)
+	return a.qemuCleanDrives(plain)
 }
 
 // qemuFill turns the parameters of a create into the config, making the volumes.

@@ -63,8 +63,13 @@ func (d *drive) text() string {
 		return d.file()
 	}
 	out, err := p.Format.Print(d.props)
-	if err != nil {
-		return d.file()
+	if err != nil { // PVE prints by the format of all buses: a TPM state of media=cdrom, say
+		out = d.file()
+		for _, k := range sortedKeys(d.props) {
+			if k != "file" {
+				out += "," + k + "=" + d.props[k]
+			}
+		}
 	}
 	return out
 }

@@ -23,8 +23,16 @@ func qemuNoKeys() map[string]bool {
 	}
 }
 
+// qemuOwnKeys are config keys that PVE writes itself: no call sets them, but they may be named where keys are deleted or reverted.
+func qemuOwnKeys() []string {
+	return []string{"meta", "parent", "runningcpu", "runningmachine", "snaptime", "vmstate"}
+}
+
 // qemuKey says whether a name is a config key of VMs, as option_exists does.
 func qemuKey(name string) bool {
+	if slices.Contains(qemuOwnKeys(), name) {
+		return true
+	}
 	if qemuNoKeys()[name] {
 		return false
 	}
@@ -66,7 +74,7 @@ func driveKeys(s Section) []string {
 }
 
 // The keys by the privilege that changing them needs (check_vm_modify_config_perm). What is in none, and has no rule of its own, only
-// root may set: args, lock, hugepages…
+// root may set: args, lock, hookscript, hugepages…
 func keyPrivilege(key string) (privs []string, anyOf bool) {
 	switch f := family(key); {
 	case slices.Contains(strings.Fields("cores cpu cpulimit cpuunits numa smp sockets vcpus affinity"), key), f == "numa":
@@ -75,7 +83,7 @@ func keyPrivilege(key string) (privs []string, anyOf bool) {
 		return []string{"VM.Config.Memory"}, false
 	case slices.Contains(strings.Fields("acpi audio0 hotplug kvm machine rng0 scsihw smbios1 tablet vga watchdog arch"), key):
 		return []string{"VM.Config.HWType"}, false
-	case slices.Contains(strings.Fields("agent autostart bios description hookscript keyboard localtime migrate_downtime migrate_speed name "+
+	case slices.Contains(strings.Fields("agent autostart bios description keyboard localtime migrate_downtime migrate_speed name "+
 		"onboot ostype protection reboot startdate startup tdf template vmgenid spice_enhancements"), key):
 		return []string{"VM.Config.Options"}, false
 	case key == "freeze":

@@ -18,8 +18,8 @@ type update struct {
 	remove []string
 	revert []string
 	digest string
-	// force destroys the volumes of removed drives; skipLock passes the lock of the config.
-	force, skipLock bool
+	// force destroys the volumes of removed drives; skipLock passes the lock of the config; empty says that nothing was asked for.
+	force, skipLock, empty bool
 }
 
 func (w *World) qemuUpdate(r *Request) (any, error) {
@@ -105,7 +105,7 @@ func (r *Request) qemuUpdateParams() (*update, error) {
 	}
 	u := &update{
 		vmid: r.VMID, set: set, remove: r.P.List("delete"), revert: r.P.List("revert"), digest: r.P.Str("digest"), force: r.P.Bool("force"),
-		skipLock: r.P.Bool("skiplock"),
+		skipLock: r.P.Bool("skiplock"), empty: len(set) == 0 && !r.P.Bool("delete") && !r.P.Bool("revert"),
 	}
 	return u, r.qemuUpdatePrepare(u)
 }
@@ -115,7 +115,7 @@ func (a *Actor) qemuUpdatePrepare(u *update) error {
 	if u.skipLock && !a.Who.RootTicket() {
 		return paramErr("skiplock", "Only root may use this option.")
 	}
-	if len(u.set) == 0 && len(u.remove) == 0 && len(u.revert) == 0 {
+	if u.empty {
 		return die("no options specified")
 	}
 	for _, k := range u.revert {
@@ -145,15 +145,17 @@ func (a *Actor) qemuUpdatePrepare(u *update) error {
 	for k, v := range u.set {
 		u.plain[k] = text(v)
 	}
-	if err := qemuCleanDrives(u.plain); err != nil {
+	if err := a.qemuCleanDrives(u.plain); err != nil {
 		return err
 	}
 	for _, k := range u.plain.Keys() {
 		if k == "tags" || u.set[k] == nil { // tags are compared as sent first
 			continue
 		}
-		if k == "hookscript" && w.volume(a.Node, u.plain[k]) == nil {
-			return paramErr(k, "script '%s' does not exist\n", u.plain[k])
+		if k == "hookscript" {
+			if err := a.checkHookscript(u.plain[k]); err != nil {
+				return paramErr(k, "%s\n", err.Error())
+			}
 		}
 		v, err := w.canonical(a.Node, k, u.plain[k])
 		if err != nil {
@@ -420,7 +422,9 @@ func (a *Actor) qemuSetDrive(g *Guest, u *update, k string, order *[]string, mod
 	if err != nil {
 		return err
 	}
-	g.Pending[k] = made[k]
+	if text, ok := made[k]; ok { // what cannot be read as a drive of this bus is passed over
+		g.Pending[k] = text
+	}
 	d, ok := parseDrive(k, u.plain[k])
 	if len(*order) > 0 && ok && d.cdrom(true) && !slices.Contains(*order, k) { // new CD drives are bootable, disks are not
 		*order = append(slices.Clone(*order), k)

@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,9 +47,15 @@ func (a *Actor) qemuResizeDisk(vmid int, p Params) error {
 		return die("disk '%s' does not exist", k)
 	}
 	d, ok := parseDrive(k, g.Config[k])
-	switch {
-	case !ok:
+	if !ok {
 		return die("unable to parse drive options for '%s'", k)
+	}
+	_, name, err := a.w.parseVolid(d.file())
+	switch {
+	case err != nil:
+		return err
+	case len(g.Snapshots) > 0 && name.format == "qcow2":
+		return die("can't resize volume: %s if snapshot exists", k)
 	case d.cdrom(false):
 		return die("you can't resize a cdrom")
 	}
@@ -71,7 +78,7 @@ func (a *Actor) qemuResizeDisk(vmid int, p Params) error {
 	size, _ := schema.ParseSize(m[2])
 	cur := v.Size
 	if m[1] != "" {
-		size += cur
+		size = min(size, math.MaxInt64-cur) + cur
 	}
 	switch {
 	case size < cur:
@@ -95,7 +102,7 @@ func (a *Actor) qemuResizeDisk(vmid int, p Params) error {
 
 // qemuUnlink is a change of the config that removes drives, in another guise.
 func (w *World) qemuUnlink(r *Request) (any, error) {
-	u := &update{vmid: r.VMID, set: map[string]any{}, remove: r.P.List("idlist"), force: r.P.Bool("force")}
+	u := &update{vmid: r.VMID, set: map[string]any{}, remove: r.P.List("idlist"), force: r.P.Bool("force"), empty: !r.P.Bool("idlist")}
 	if err := r.qemuUpdatePrepare(u); err != nil {
 		return nil, err
 	}
@@ -109,8 +116,7 @@ func (w *World) qemuMoveDisk(r *Request) (any, error) {
 	}
 	storage := p.Str("storage")
 	if storage == "" {
-		const text = "both 'storage' and 'target-vmid' missing, either needs to be set"
-		return nil, paramErrs(map[string]string{"target-vmid": text, "storage": text})
+		return nil, noTarget()
 	}
 	if err := w.check(r.Who, "/storage/"+storage, "Datastore.AllocateSpace"); err != nil {
 		return nil, err
@@ -255,13 +261,38 @@ func (a *Actor) linkedClone(s *Storage, src *Volume, vmid int) (*Volume, error) 
 	return v, err
 }
 
+// noTarget and eitherTarget refuse a volume to be moved that has no place to go to, or two.
+func noTarget() error {
+	const text = "both 'storage' and 'target-vmid' missing, either needs to be set"
+	return paramErrs(map[string]string{"target-vmid": text, "storage": text})
+}
+
+func eitherTarget() error {
+	const text = "either set 'storage' or 'target-vmid', but not both"
+	return paramErrs(map[string]string{"target-vmid": text, "storage": text})
+}
+
+// sameNode finds the two guests of a reassignment in the cluster's list: both must be there, on one node.
+func (w *World) sameNode(what string, vmid, target int) error {
+	from, to := w.Guests[vmid], w.Guests[target]
+	switch {
+	case from == nil:
+		return die("could not find %s %d", what, vmid)
+	case to == nil:
+		return die("could not find %s %d", what, target)
+	case from.Node != to.Node:
+		return die("%s %d and %d need to be on the same node (%s != %s)", what, vmid, target, from.Node, to.Node)
+	}
+	return nil
+}
+
 // qemuReassign gives a disk to another VM of the node: the volume is renamed.
 func (w *World) qemuReassign(r *Request) (any, error) {
 	vmid, target, p := r.VMID, r.P.Int("target-vmid", 0), r.P
 	disk := p.Str("disk")
 	key := orElse(p.Str("target-disk"), disk)
 	if p.Str("storage") != "" {
-		return nil, paramErr("target-vmid", "either set 'storage' or 'target-vmid', but not both")
+		return nil, eitherTarget()
 	}
 	if vmid == target {
 		return nil, die("Moving a disk to the same VM is not possible. Did you mean to move the disk to a different storage?")
@@ -287,6 +318,9 @@ func (w *World) qemuReassign(r *Request) (any, error) {
 }
 
 func (a *Actor) qemuReassignCheck(vmid, target int, disk, key string, p Params) (from, to *Guest, d *drive, err error) {
+	if err := a.w.sameNode("VM", vmid, target); err != nil {
+		return nil, nil, nil, err
+	}
 	if from, err = a.w.guest(kindQemu, a.Node, vmid); err != nil {
 		return nil, nil, nil, err
 	}
@@ -314,7 +348,7 @@ func (a *Actor) qemuReassignCheck(vmid, target int, disk, key string, p Params) 
 		return nil, nil, nil, die("Disk '%s' for VM '%d' does not exist", disk, vmid)
 	case to.Config[key] != "":
 		return nil, nil, nil, die("Target disk key '%s' is already in use for VM '%d'", key, target)
-	case from.Running:
+	case from.Running && family(disk) != "unused":
 		return nil, nil, nil, die("Cannot move disk to another VM while the source VM is running - detach first")
 	}
 	if d, _ = parseDrive(key, value); d == nil || family(disk) == "unused" {

@@ -31,7 +31,7 @@ var (
 	tokenRE    = regexp.MustCompile(`^[^\s:/]+@[A-Za-z][A-Za-z0-9.\-_]+![A-Za-z][A-Za-z0-9.\-_]+\n?$`)
 	privRE     = regexp.MustCompile(`^[A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)+$`)
 	emailRE    = regexp.MustCompile(`^[\w+\-~]+(?:\.[\w+\-~]+)*@[a-zA-Z0-9\-]+(?:\.[a-zA-Z0-9\-]+)*$`)
-	cpusetRE   = regexp.MustCompile(`^\s*\d+(?:-\d+)?(?:\s*,\s*\d+(?:-\d+)?)*\s*$`)
+	cpusetRE   = regexp.MustCompile(`^\s*(\d+)(?:-(\d+))?\s*$`)
 	statusRE   = regexp.MustCompile(`^(?i)(?:ok|error|warning|unknown)$`)
 	hotplugRE  = regexp.MustCompile(`^(?:network|disk|cpu|memory|usb|cloudinit)$`)
 	startupRE  = regexp.MustCompile(`^(?:(?:order=)?\d+|up=\d+|down=\d+)\n?$`)
@@ -151,7 +151,7 @@ var checks = sync.OnceValue(func() map[string]check {
 		"pve-hotplug-features": hotplugFeatures,
 		"pve-qm-bootdev":       test(func(s string) bool { return bootNetRE.MatchString(s) || driveRE.MatchString(s) }, "invalid boot device '%'"),
 		"pve-qm-bootdisk":      match(driveRE, "invalid boot disk '%'"),
-		"pve-cpuset":           match(cpusetRE, "unable to parse cpuset '%'"),
+		"pve-cpuset":           test(cpuset, "unable to parse cpuset option '%'"),
 		"pve-ct-timezone":      test(func(s string) bool { return s == "host" || s == "UTC" || zoneRE.MatchString(s) }, "invalid time zone '%'"),
 		"pve-storage-content":  test(storageContent, "invalid content type '%'"),
 		"pve-task-status-type": match(statusRE, "value '%' does not look like a valid task status"),
@@ -231,6 +231,25 @@ func userid(s string) string {
 		return "value '" + s + "' does not look like a valid user name"
 	}
 	return ""
+}
+
+// cpuset is parse_cpuset: numbers and ascending ranges between commas, or nothing at all.
+func cpuset(s string) bool {
+	if s = strings.TrimRight(s, ","); s == "" {
+		return true
+	}
+	for p := range strings.SplitSeq(s, ",") {
+		m := cpusetRE.FindStringSubmatch(p)
+		if m == nil {
+			return false
+		}
+		from, err := strconv.Atoi(m[1])
+		to, err2 := strconv.Atoi(m[2])
+		if err != nil || m[2] != "" && (err2 != nil || to < from) {
+			return false
+		}
+	}
+	return true
 }
 
 func startupOrder(s string) bool {

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -231,7 +232,7 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// ParseSize reads a size such as 512, 4M or 1.5G into bytes, rounding down.
+// ParseSize reads a size such as 512, 4M or 1.5G into bytes, rounding down; what goes beyond 63 bits is the largest number.
 func ParseSize(s string) (bytes int64, ok bool) {
 	if !sizeRE.MatchString(s) {
 		return 0, false
@@ -244,5 +245,8 @@ func ParseSize(s string) (bytes int64, ok bool) {
 		}
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	return int64(f * factor), err == nil
+	if f *= factor; f >= math.MaxInt64 {
+		return math.MaxInt64, true
+	}
+	return int64(f), err == nil
 }
