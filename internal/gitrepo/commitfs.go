@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"strings"
 	"sync"
@@ -62,18 +63,25 @@ func (s *store) size(h plumbing.Hash) (int64, error) {
 }
 
 func (s *store) blob(h plumbing.Hash) ([]byte, error) {
+	return s.raw(plumbing.BlobObject, h, math.MaxInt64)
+}
+
+// raw reads the bytes of an object; none of one that is larger than limit.
+func (s *store) raw(t plumbing.ObjectType, h plumbing.Hash, limit int64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := object.GetBlob(s.objs, h)
-	if err != nil {
+	o, err := s.objs.EncodedObject(t, h)
+	if err != nil || o.Size() > limit {
 		return nil, err
 	}
-	r, err := b.Reader()
+	r, err := o.Reader()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	return io.ReadAll(r)
+	out := make([]byte, o.Size())
+	_, err = io.ReadFull(r, out)
+	return out, err
 }
 
 // commitFS is the tree of one commit.

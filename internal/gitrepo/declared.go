@@ -1,8 +1,11 @@
 package gitrepo
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -30,18 +33,20 @@ type declarations struct {
 	prefix  string
 	cluster string
 	vmids   []int
+	digits  [][]byte // the same as text
 
 	byTree map[plumbing.Hash][]int   // top tree → declared
 	byDir  map[dirKey][]int          // folder → declared by the files listed in it
 	lists  map[plumbing.Hash][]group // composition blob → files by folder
 	blobs  map[plumbing.Hash][]int   // manifest blob → declared
+	empty  map[plumbing.Hash]bool    // manifest blobs that declare none
 	names  map[int][]string          // vmid → what the manifests read so far call its guest
 }
 
 // group is the files of one folder that a composition lists.
 type group struct {
 	dir   string
-	names []string
+	names map[string]bool
 }
 
 type dirKey struct {
@@ -51,11 +56,15 @@ type dirKey struct {
 }
 
 func newDeclarations(s *store, prefix, cluster string, vmids []int) *declarations {
-	return &declarations{
+	d := &declarations{
 		store: s, prefix: prefix, cluster: cluster, vmids: vmids,
 		byTree: map[plumbing.Hash][]int{}, byDir: map[dirKey][]int{},
-		lists: map[plumbing.Hash][]group{}, blobs: map[plumbing.Hash][]int{}, names: map[int][]string{},
+		lists: map[plumbing.Hash][]group{}, blobs: map[plumbing.Hash][]int{}, empty: map[plumbing.Hash]bool{}, names: map[int][]string{},
 	}
+	for _, id := range vmids {
+		d.digits = append(d.digits, strconv.AppendInt(nil, int64(id), 10))
+	}
+	return d
 }
 
 func (d *declarations) has(c *object.Commit, vmid int) (bool, error) {
@@ -110,35 +119,55 @@ func (d *declarations) read(top plumbing.Hash) ([]int, error) {
 	return ids, nil
 }
 
+// folder scans the bytes of a tree: where thousands of manifests stand in one
+// folder, each commit brings a tree that long, with one entry changed.
 func (d *declarations) folder(at *commitFS, g group, dir object.TreeEntry) (ids []int, linked bool, err error) {
 	if dir.Mode != filemode.Dir {
 		return nil, false, nil
 	}
-	entries, err := d.store.tree(dir.Hash)
+	raw, err := d.store.raw(plumbing.TreeObject, dir.Hash, math.MaxInt64)
 	if err != nil {
 		return nil, false, err
 	}
-	for _, name := range g.names {
-		e, ok := entries[name]
-		if !ok {
+	var hash plumbing.Hash
+	for len(raw) > 0 {
+		head, rest, ok := bytes.Cut(raw, []byte{0})
+		mode, name, ok2 := bytes.Cut(head, []byte{' '})
+		if !ok || !ok2 || len(rest) < len(hash) {
+			return nil, false, fmt.Errorf("tree %s: is damaged", dir.Hash)
+		}
+		copy(hash[:], rest)
+		raw = rest[len(hash):]
+		link := string(mode) == "120000"
+		if d.empty[hash] && !link || !g.names[string(name)] {
 			continue
 		}
-		if e.Mode == filemode.Symlink {
-			linked = true
-			if e, err = at.find(path.Join(g.dir, name)); gone(err) {
-				continue
-			}
-			if err != nil {
-				return nil, false, err
-			}
-		}
-		found, err := d.manifest(e)
+		found, err := d.entry(at, path.Join(g.dir, string(name)), string(mode), hash)
 		if err != nil {
 			return nil, false, err
 		}
+		linked = linked || link
 		ids = append(ids, found...)
 	}
 	return ids, linked, nil
+}
+
+// entry is what one listed file declares.
+func (d *declarations) entry(at *commitFS, name, mode string, hash plumbing.Hash) ([]int, error) {
+	m, err := filemode.New(mode)
+	if err != nil {
+		return nil, err
+	}
+	e := object.TreeEntry{Mode: m, Hash: hash}
+	if m == filemode.Symlink {
+		if e, err = at.find(name); gone(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return d.manifest(e)
 }
 
 // gone: for the history, a path that cannot be followed declares nothing.
@@ -157,14 +186,18 @@ func (d *declarations) composition(h plumbing.Hash) ([]group, error) {
 	if err != nil {
 		return nil, err
 	}
-	byDir := map[string][]string{}
+	byDir := map[string]map[string]bool{}
 	for _, m := range listItem.FindAllSubmatch(text, -1) {
 		p := string(m[1])
 		if strings.HasPrefix(p, ".") {
 			p = path.Join("clusters", d.cluster, p)
 		}
 		dir, name := path.Split(path.Clean(p))
-		byDir[path.Clean(dir)] = append(byDir[path.Clean(dir)], name)
+		dir = path.Clean(dir)
+		if byDir[dir] == nil {
+			byDir[dir] = map[string]bool{}
+		}
+		byDir[dir][name] = true
 	}
 	var out []group
 	for _, dir := range sortedKeys(byDir) {
@@ -188,7 +221,7 @@ func (d *declarations) manifest(e object.TreeEntry) ([]int, error) {
 		return nil, err
 	}
 	var out []int
-	for _, m := range vmidLine.FindAllSubmatch(text, -1) {
+	for _, m := range d.lines(text) {
 		if id, err := strconv.Atoi(string(m[1])); err == nil && slices.Contains(d.vmids, id) {
 			out = append(out, id)
 		}
@@ -196,8 +229,22 @@ func (d *declarations) manifest(e object.TreeEntry) ([]int, error) {
 	if len(out) > 0 {
 		out = d.spec(text, out)
 	}
+	if len(out) == 0 {
+		d.empty[e.Hash] = true
+	}
 	d.blobs[e.Hash] = out
 	return out, nil
+}
+
+// lines are the places of a text that look like a vmid; none, without a closer
+// look, where none of the wanted numbers stands in it.
+func (d *declarations) lines(text []byte) [][][]byte {
+	for _, id := range d.digits {
+		if bytes.Contains(text, id) {
+			return vmidLine.FindAllSubmatch(text, -1)
+		}
+	}
+	return nil
 }
 
 // spec is the vmid of a manifest that was found to speak of the given ones,
@@ -236,11 +283,7 @@ func (d *declarations) called(vmid int) []string {
 
 // text reads a blob; one too large to be a manifest counts as empty.
 func (d *declarations) text(h plumbing.Hash) ([]byte, error) {
-	size, err := d.store.size(h)
-	if err != nil || size > maxScan {
-		return nil, err
-	}
-	return d.store.blob(h)
+	return d.store.raw(plumbing.BlobObject, h, maxScan)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -122,6 +122,10 @@ func (t *Tree) newWalk(ctx context.Context, cluster string, vmids []int) (*walk,
 	return w, nil
 }
 
+// maxHeld is the largest object that a walk takes into memory without being
+// asked for its bytes.
+const maxHeld = 8 * maxScan
+
 // reader is an object storage that keeps its packs open, which a walk over
 // thousands of objects is twice as fast with.
 func reader(repo *git.Repository) (storer.EncodedObjectStorer, func()) {
@@ -129,7 +133,7 @@ func reader(repo *git.Repository) (storer.EncodedObjectStorer, func()) {
 	if !ok {
 		return repo.Storer, func() {}
 	}
-	open := filesystem.NewStorageWithOptions(st.Filesystem(), cache.NewObjectLRUDefault(), filesystem.Options{KeepDescriptors: true})
+	open := filesystem.NewStorageWithOptions(st.Filesystem(), cache.NewObjectLRUDefault(), filesystem.Options{KeepDescriptors: true, LargeObjectThreshold: maxHeld})
 	return open, func() { _ = open.Close() }
 }
 

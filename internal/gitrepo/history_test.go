@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -178,6 +177,36 @@ func TestMerges(t *testing.T) {
 		o.commit("merge old", h, side)
 		wantRemoved(t, o.open(), 101, h)
 	})
+	t.Run("rebased", func(t *testing.T) {
+		o, first := start(t)
+		o.branch("topic", first)
+		o.compose("vm/prod/b.yaml")
+		before := o.commit("drop a")
+		o.checkout("main")
+		o.write("README", "x")
+		o.commit("unrelated")
+		o.checkout("topic")
+		runGit(t, o.dir, "-c", "user.name=a", "-c", "user.email=a@b", "rebase", "-q", "main")
+		tree := o.open()
+		if tree.Head.Hash == before.String() {
+			t.Fatal("the test's own premise: a rebase gives another hash")
+		}
+		wantRemoved(t, tree, 101, plumbing.NewHash(tree.Head.Hash))
+	})
+	t.Run("squashed", func(t *testing.T) {
+		o, first := start(t)
+		o.branch("topic", first)
+		o.compose("vm/prod/b.yaml")
+		o.commit("drop a")
+		o.write("README", "x")
+		o.commit("more")
+		o.checkout("main")
+		o.write("other", "y")
+		o.commit("unrelated")
+		runGit(t, o.dir, "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "--squash", "topic")
+		h := o.commit("topic, squashed")
+		wantRemoved(t, o.open(), 101, h)
+	})
 	t.Run("dropped by the merge itself", func(t *testing.T) {
 		o := newOrigin(t)
 		o.vm("a", 101)
@@ -250,22 +279,98 @@ func long(t testing.TB, files, n int) *Tree {
 	return o.open()
 }
 
-func TestLongHistory(t *testing.T) {
-	tree := long(t, 400, 500)
-	begin := time.Now()
-	words, err := tree.Removals(t.Context(), "prod", []int{1000, 99999})
+// loosen takes a repository's packs apart, as objects lie before git gc.
+func loosen(t testing.TB, tree *Tree) *Tree {
+	t.Helper()
+	packs, err := filepath.Glob(filepath.Join(tree.Root, ".git/objects/pack/*"))
 	must(t, err)
-	if words[1000].Verdict != Removed || words[1000].Commit.Subject != "drop the first" || words[99999].Verdict != Never {
-		t.Errorf("got %v", words)
+	away := t.TempDir()
+	for _, f := range packs {
+		must(t, os.Rename(f, filepath.Join(away, filepath.Base(f))))
 	}
-	t.Logf("500 commits read in %v", time.Since(begin))
+	packs, err = filepath.Glob(filepath.Join(away, "*.pack"))
+	must(t, err)
+	for _, f := range packs {
+		runGit(t, tree.Root, "-c", "alias.un=!git unpack-objects -q <"+f, "un")
+	}
+	tree, err = OpenWork(tree.Root)
+	must(t, err)
+	return tree
+}
+
+func TestLongHistory(t *testing.T) {
+	for _, form := range []string{"packed", "loose"} {
+		t.Run(form, func(t *testing.T) {
+			tree := long(t, 200, 200)
+			if form == "loose" {
+				tree = loosen(t, tree)
+			}
+			words, err := tree.Removals(t.Context(), "prod", []int{1000, 1001, 99999})
+			must(t, err)
+			if words[1000].Verdict != Removed || words[1000].Commit.Subject != "drop the first" || words[1001].Verdict != Unasked && words[1001].Verdict != Uncommitted || words[99999].Verdict != Never {
+				t.Errorf("got %v", words)
+			}
+		})
+	}
+}
+
+// A history is read once for a head, whatever number of cycles asks.
+func TestMemory(t *testing.T) {
+	o, _ := start(t)
+	o.compose("vm/prod/b.yaml")
+	h := o.commit("drop a")
+	var m Memory
+	says := func(tree *Tree, cluster string, reads int, want map[int]Verdict) map[int]Word {
+		t.Helper()
+		var ids []int
+		for id := range want {
+			ids = append(ids, id)
+		}
+		got, err := m.Removals(t.Context(), tree, cluster, ids)
+		must(t, err)
+		for id, v := range want {
+			if got[id].Verdict != v || len(got) != len(want) {
+				t.Errorf("%d: %v, want %d", id, got, v)
+			}
+		}
+		if m.Reads() != reads {
+			t.Errorf("%d reads, want %d", m.Reads(), reads)
+		}
+		return got
+	}
+	says(o.open(), "prod", 0, nil)
+	says(o.open(), "prod", 1, map[int]Verdict{101: Removed, 999: Never})
+	if w := says(o.open(), "prod", 1, map[int]Verdict{101: Removed, 999: Never}); w[101].Commit.Hash != h.String() || w[101].Names[0] != "a" {
+		t.Errorf("remembered as %+v", w)
+	}
+	says(o.open(), "lab", 2, map[int]Verdict{101: Never})
+	says(o.open(), "prod", 3, map[int]Verdict{102: Uncommitted, 101: Removed})
+	o.compose("vm/prod/a.yaml")
+	o.commit("a for b")
+	says(o.open(), "prod", 4, map[int]Verdict{102: Removed, 101: Uncommitted})
+
+	clone := filepath.Join(t.TempDir(), "clone")
+	runGit(t, o.dir, "clone", "-q", "--depth=1", "file://"+o.dir, clone)
+	tree, err := OpenWork(clone)
+	must(t, err)
+	says(tree, "prod", 5, map[int]Verdict{102: Unasked})
+	says(tree, "prod", 6, map[int]Verdict{102: Unasked}) // it may be deepened
+	runGit(t, clone, "fetch", "-q", "--unshallow")
+	tree, err = OpenWork(clone)
+	must(t, err)
+	says(tree, "prod", 7, map[int]Verdict{102: Removed})
 }
 
 func BenchmarkRemovals2000Commits(b *testing.B) {
 	tree := long(b, 400, 2000)
-	for b.Loop() {
-		if w := ask(b, tree, 99999); w.Verdict != Never {
-			b.Fatal(w)
+	run := func(b *testing.B) {
+		for b.Loop() {
+			if w := ask(b, tree, 99999); w.Verdict != Never {
+				b.Fatal(w)
+			}
 		}
 	}
+	b.Run("packed", run)
+	tree = loosen(b, tree)
+	b.Run("loose", run)
 }

@@ -42,6 +42,9 @@ type Options struct {
 	// Stale says that the desired state is older than it should be, since a
 	// fetch failed.
 	Stale bool
+	// Memory keeps what git said between the cycles of one cluster; nil = git is
+	// asked each time.
+	Memory *gitrepo.Memory
 }
 
 // Report is everything that one cycle found and did.
@@ -163,7 +166,7 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 	pol.Now = time.Now()
 	pol.WindowOpen = windowOpen(c.Reconcile.RestartWindow, pol.Now)
 	if ids := plan.Candidates(c, snap); len(ids) > 0 {
-		if pol.Words, err = words(ctx, c, ids); err != nil {
+		if pol.Words, err = words(ctx, c, o.Memory, ids); err != nil {
 			return plan.Plan{}, nil, err
 		}
 	}
@@ -207,11 +210,11 @@ func Want(c *repo.Cluster) live.Want {
 
 // words asks git who removed the declarations of the vmids. It is asked only
 // when there is something that might be deleted.
-func words(ctx context.Context, c *repo.Cluster, ids []int) (map[int]plan.Word, error) {
+func words(ctx context.Context, c *repo.Cluster, m *gitrepo.Memory, ids []int) (map[int]plan.Word, error) {
 	if c.Tree == nil {
 		return nil, nil
 	}
-	said, err := c.Tree.Removals(ctx, c.Name, ids)
+	said, err := m.Removals(ctx, c.Tree, c.Name, ids)
 	if err != nil {
 		return nil, fmt.Errorf("%s: what git says of guests to delete: %w", c.Name, err)
 	}

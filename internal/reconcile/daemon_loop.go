@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/proxops/proxops/internal/apply"
+	"github.com/proxops/proxops/internal/gitrepo"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/pve"
 	"github.com/proxops/proxops/internal/repo"
@@ -34,6 +35,7 @@ type loop struct {
 	client *pve.Client
 	access [sha256.Size]byte // what client was made from
 	held   holds
+	said   gitrepo.Memory
 
 	mu sync.Mutex // guards st, and orders what Observe hears
 	st Standing
@@ -229,6 +231,7 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 		Previous: previous,
 		Stale:    desired.Stale,
 		Hold:     l.held.hold,
+		Memory:   &l.said,
 		Apply: apply.Options{Stop: stop, Events: func(e apply.Event) {
 			l.update(func(s *Standing) { s.follow(e, time.Now()) })
 		}},
@@ -255,8 +258,8 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 func (l *loop) judge(desired Desired, rep, previous *Report) int {
 	l.held.learn(rep, desired.every())
 	c := rep.Counts()
-	attrs := []any{"commit", short(rep.Commit), "took", rep.Finished.Sub(rep.Started).Round(time.Millisecond), "objects", c.Objects,
-		"done", c.ActionsOK, "errors", c.ActionsError, "anomalies", c.Anomalies}
+	attrs := []any{"commit", short(rep.Commit), "took", rep.Finished.Sub(rep.Started).Round(time.Millisecond), "objects", rep.states(),
+		"done", c.ActionsOK, "errors", c.ActionsError, "anomalies", c.Anomalies, "suppressed", len(rep.Plan.Suppressed)}
 	switch {
 	case errors.Is(rep.Abort, ErrStopping):
 		l.log.Info("cycle ended early: the agent is stopping")
@@ -271,11 +274,16 @@ func (l *loop) judge(desired Desired, rep, previous *Report) int {
 			return 0
 		}
 		return l.st.Failures + 1
-	case rep.Result != nil:
-		l.logActions(rep)
-		l.log.Info("cycle", attrs...)
 	default:
-		l.log.Debug("cycle", attrs...)
+		l.logActions(rep)
+		if rep.ReadOnly {
+			attrs = append(attrs, "readonly", true, "pending", len(rep.Plan.Actions))
+		}
+		level := slog.LevelDebug // what goes on as before is no news
+		if c.ActionsOK > 0 || previous == nil || previous.Abort != nil || rep.differs(previous) {
+			level = slog.LevelInfo
+		}
+		l.log.Log(context.Background(), level, "cycle", attrs...)
 	}
 	if previous != nil && previous.Abort != nil {
 		l.log.Info("cycles complete again")
@@ -283,7 +291,12 @@ func (l *loop) judge(desired Desired, rep, previous *Report) int {
 	return 0
 }
 
+// logActions tells of each action; of one that is held back it was told when it
+// failed.
 func (l *loop) logActions(rep *Report) {
+	if rep.Result == nil {
+		return
+	}
 	for _, a := range rep.Result.Actions {
 		attrs := []any{"action", a.Action.Verb, "object", a.Action.Ref.String(), "node", a.Action.Node, "id", a.Action.ID, "outcome", a.Outcome}
 		if a.UPID != "" {
@@ -293,7 +306,10 @@ func (l *loop) logActions(rep *Report) {
 			attrs = append(attrs, "err", a.Err)
 		}
 		level := slog.LevelInfo
-		if a.Outcome == apply.Failed || a.Outcome == apply.Unknown {
+		switch {
+		case errors.Is(a.Err, ErrHeld):
+			level = slog.LevelDebug
+		case a.Outcome == apply.Failed || a.Outcome == apply.Unknown:
 			level = slog.LevelError
 		}
 		l.log.Log(context.Background(), level, "action", attrs...)
