@@ -22,6 +22,9 @@ const (
 	Action    Event = "action"    // an action was carried out, or tried
 	Aborted   Event = "aborted"   // a cluster's cycles begin to break off, or for another reason
 	Recovered Event = "recovered" // its cycles complete again
+	// Interrupted is a plan that was not carried out to its end, since the agent
+	// stopped or lost the right to the cluster. Nothing is wrong with either.
+	Interrupted Event = "interrupted"
 )
 
 // Entry is one line of the journal.
@@ -68,12 +71,14 @@ func Entries(rep, previous *reconcile.Report) []Entry {
 			}
 		}
 	}
-	now, before := text(rep.Abort), ""
-	if previous != nil {
-		before = text(previous.Abort)
-	}
+	now, before := broken(rep), broken(previous)
 	e := Entry{Time: rep.Finished, Cluster: rep.Cluster, Commit: rep.Commit}
 	switch {
+	case cutShort(rep):
+		if rep.Result != nil {
+			e.Event, e.Why = Interrupted, text(rep.Abort)
+			out = append(out, e)
+		}
 	case now != "" && now != before:
 		e.Event, e.Error = Aborted, now
 		out = append(out, e)
@@ -82,6 +87,19 @@ func Entries(rep, previous *reconcile.Report) []Entry {
 		out = append(out, e)
 	}
 	return out
+}
+
+// cutShort reports whether the agent itself ended the cycle early.
+func cutShort(rep *reconcile.Report) bool {
+	return errors.Is(rep.Abort, reconcile.ErrStopping) || errors.Is(rep.Abort, apply.ErrFenced)
+}
+
+// broken is why the cluster's cycle broke off; "" = it did not.
+func broken(rep *reconcile.Report) string {
+	if rep == nil || cutShort(rep) {
+		return ""
+	}
+	return text(rep.Abort)
 }
 
 func ofAction(rep *reconcile.Report, a apply.ActionResult) Entry {

@@ -158,10 +158,15 @@ func TestEntries(t *testing.T) {
 	}
 	down := &reconcile.Report{Cluster: "prod", Abort: errors.New("no route")}
 	ok := &reconcile.Report{Cluster: "prod"}
+	// The agent's own end is no fault of the cluster, nor its recovery.
+	idle := &reconcile.Report{Cluster: "prod", Abort: fmt.Errorf("%w: context canceled", reconcile.ErrStopping)}
+	stop := &reconcile.Report{Cluster: "prod", Abort: fmt.Errorf("%w: interrupted: 1 of 2 actions", reconcile.ErrStopping), Result: &apply.Result{Interrupted: true}}
+	fenced := &reconcile.Report{Cluster: "prod", Abort: fmt.Errorf("%w: interrupted: 1 of 2 actions", apply.ErrFenced), Result: &apply.Result{Interrupted: true}}
 	for _, c := range []struct {
 		now, before *reconcile.Report
 		want        []Event
-	}{{down, nil, []Event{Aborted}}, {down, down, nil}, {ok, down, []Event{Recovered}}, {ok, ok, nil}, {down, ok, []Event{Aborted}}} {
+	}{{down, nil, []Event{Aborted}}, {down, down, nil}, {ok, down, []Event{Recovered}}, {ok, ok, nil}, {down, ok, []Event{Aborted}},
+		{idle, ok, nil}, {stop, ok, []Event{Interrupted}}, {stop, down, []Event{Interrupted}}, {fenced, ok, []Event{Interrupted}}, {ok, fenced, nil}} {
 		var events []Event
 		for _, e := range Entries(c.now, c.before) {
 			events = append(events, e.Event)

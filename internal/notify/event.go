@@ -73,6 +73,7 @@ type tracker struct {
 	settled map[object]bool               // at the end of the last cycle that planned
 	commit  string                        // of that cycle
 	seen    map[condition]bool            // in the report at hand
+	met     bool                          // a report with a plan was taken in
 }
 
 type repeat struct {
@@ -100,6 +101,7 @@ func (t *tracker) events(rep *reconcile.Report) []Event {
 	d.results()
 	d.anomalies()
 	d.ended()
+	d.meet()
 	t.commit, t.settled = rep.Commit, map[object]bool{}
 	for _, o := range rep.Objects {
 		t.settled[object{o.Kind, o.Name, o.Node, o.ID}] = settled(o.State)
@@ -110,8 +112,9 @@ func (t *tracker) events(rep *reconcile.Report) []Event {
 // digest works on one report.
 type digest struct {
 	*tracker
-	rep *reconcile.Report
-	out []Event
+	rep   *reconcile.Report
+	out   []Event
+	lasts []Event // of what lasts, while the cluster is new to this agent
 }
 
 func (d *digest) event(k Kind, o object, text, todo string) Event {
@@ -131,7 +134,11 @@ func (d *digest) lasting(k Kind, o object, detail, text, todo string) {
 		return
 	}
 	d.told[c][key] = true
-	d.out = append(d.out, d.event(k, o, text, todo))
+	if e := d.event(k, o, text, todo); d.met || o == (object{}) {
+		d.out = append(d.out, e)
+	} else {
+		d.lasts = append(d.lasts, e)
+	}
 }
 
 // once tells of something that happened, unless the same was told lately.

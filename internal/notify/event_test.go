@@ -102,6 +102,13 @@ func TestEvents(t *testing.T) {
 			later(time.Hour, r("drift web Update: memory: 512 → 1024 (and 2 times since 12:01 UTC); corrected web Update: memory: 512 → 1024 (and 2 times since 12:01 UTC)", "c1",
 				did("web", "100", apply.Done, nil), has("web", "100", plan.Converged))),
 		},
+		"what lasts when the agent starts is one event of each kind; after that each has its own": {
+			r("failed  2 as this agent takes up the cluster: VM web (100): Update: no space; VM db (101): Update: locked; anomaly web cpu.cores: odd", "c1",
+				did("web", "100", apply.Failed, errors.New("no space")), has("web", "100", plan.Failed),
+				did("db", "101", apply.Failed, errors.New("locked")), has("db", "101", plan.Failed), odd("web", "100", "cpu.cores", "odd")),
+			r("anomaly db net0: more; recovered web as declared again", "c1", has("web", "100", plan.Converged),
+				did("db", "101", apply.Failed, errors.New("locked")), has("db", "101", plan.Failed), odd("web", "100", "cpu.cores", "odd"), odd("db", "101", "net0", "more")),
+		},
 		"an action fails, is held, fails otherwise, and is mended": {
 			r("failed web Update: no space", "c1", did("web", "100", apply.Failed, errors.New("no space")), has("web", "100", plan.Failed)),
 			r("", "c1", did("web", "100", apply.Failed, errors.New("no space")), has("web", "100", plan.Failed)),

@@ -21,7 +21,7 @@ type Options struct {
 
 // Notifier tells the targets of notifications what reports hold that is new.
 // None of its methods but Close waits for a service. What was told is kept in
-// memory: after a restart what still lasts is told once more.
+// memory: after a restart what still lasts is summed up once, see meet.
 type Notifier struct {
 	o    Options
 	pace pace

@@ -246,6 +246,9 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 	if rep.Abort != nil && l.ended() && !errors.Is(rep.Abort, ErrStopping) {
 		rep.Abort = fmt.Errorf("%w: %w", ErrStopping, rep.Abort)
 	}
+	if rep.Abort != nil && errors.Is(own.Err(), apply.ErrFenced) && !errors.Is(rep.Abort, apply.ErrFenced) {
+		rep.Abort = fmt.Errorf("%w: %w", apply.ErrFenced, rep.Abort)
+	}
 	if rep.Commit == "" { // the files have faults: they are still that commit's
 		rep.Commit = desired.Commit
 	}
@@ -263,6 +266,9 @@ func (l *loop) judge(desired Desired, rep, previous *Report) int {
 	switch {
 	case errors.Is(rep.Abort, ErrStopping):
 		l.log.Info("cycle ended early: the agent is stopping")
+		return l.st.Failures
+	case errors.Is(rep.Abort, apply.ErrFenced):
+		l.log.Warn("cycle ended early", "err", rep.Abort)
 		return l.st.Failures
 	case rep.Abort != nil:
 		if previous == nil || previous.Abort == nil || previous.Abort.Error() != rep.Abort.Error() {

@@ -1,6 +1,10 @@
 package reconcile
 
 import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,10 +55,62 @@ func (rep *Report) Counts() Counts {
 	return c
 }
 
+// states is how many objects are in which state: "converged 40, drift 2".
+func (rep *Report) states() string {
+	n := map[plan.ObjectState]int{}
+	for _, o := range rep.Objects {
+		n[o.State]++
+	}
+	if len(n) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, s := range slices.Sorted(maps.Keys(n)) {
+		parts = append(parts, fmt.Sprintf("%s %d", s, n[s]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// differs reports whether the cluster stands otherwise than before: in another
+// commit, with an object in another state or with another fault, or with other
+// anomalies.
+func (rep *Report) differs(before *Report) bool {
+	stand := func(r *Report) any {
+		list := []any{r.Commit, r.ReadOnly, r.Stale}
+		for _, o := range r.Objects {
+			list = append(list, [5]string{o.Kind, o.Name, o.Node, o.ID, string(o.State)})
+		}
+		for _, e := range r.Plan.Errors {
+			list = append(list, e)
+		}
+		for _, a := range r.Plan.Anomalies {
+			list = append(list, [5]string{a.Ref.Kind, a.Ref.Name, a.Node, a.ID, a.Path})
+		}
+		for _, s := range r.Plan.Suppressed {
+			list = append(list, [3]any{s.Name, s.VMID, s.Rule})
+		}
+		return list
+	}
+	return !reflect.DeepEqual(stand(rep), stand(before))
+}
+
 // Failed reports whether something of the cycle is an error: it ended early,
 // an object has a fault, or an action failed.
 func (rep *Report) Failed() bool {
 	return rep.Abort != nil || rep.Counts().ActionsError > 0
+}
+
+// Unread counts the objects that the cycle could not look at: their node does
+// not answer, a read failed, or the token may not see them. They are neither
+// right nor wrong, so a run that met one has not done all that it was to do.
+func (rep *Report) Unread() int {
+	n := 0
+	for _, o := range rep.Plan.Objects {
+		if o.State == plan.Unknown {
+			n++
+		}
+	}
+	return n
 }
 
 // Pending reports whether there is a plan that a read-only cycle left as it is.

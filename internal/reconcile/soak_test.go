@@ -16,27 +16,28 @@ import (
 	"github.com/proxops/proxops/internal/pvesim"
 )
 
-// Size of the soak: an agency's fifty clusters.
-const (
-	soakClusters = 50
-	soakGuests   = 40
-)
+// soakSize is how large a soak is and how long it runs. By itself it is small,
+// and looks for what goes wrong with many loops at all; PROXOPS_SOAK, such as
+// 10m, makes it an agency's fifty clusters for that long.
+type soakSize struct {
+	clusters, guests int
+	long, poll       time.Duration
+	looks            int // at what the process takes
+}
 
-// soakTime is how long the soak runs: 20 s, or what PROXOPS_SOAK says, such as
-// 10m.
-func soakTime(t *testing.T) time.Duration {
+func soakOf(t *testing.T) soakSize {
 	text := os.Getenv("PROXOPS_SOAK")
 	if text == "" {
 		if testing.Short() {
 			t.Skip("short")
 		}
-		return 20 * time.Second
+		return soakSize{clusters: 12, guests: 10, long: 4 * time.Second, poll: time.Second, looks: 5}
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		t.Fatalf("PROXOPS_SOAK: %v", err)
 	}
-	return d
+	return soakSize{clusters: 50, guests: 40, long: d, poll: 4 * time.Second, looks: 20}
 }
 
 // sample is what the process took at a moment.
@@ -47,8 +48,8 @@ type sample struct {
 
 // measure takes the least of several looks: what a cycle under way holds is no
 // growth.
-func measure() (least sample) {
-	for i := range 20 {
+func measure(looks int) (least sample) {
+	for i := range looks {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -62,23 +63,23 @@ func measure() (least sample) {
 	return least
 }
 
-// Fifty clusters of forty guests, edited by hand and out of order all the time,
+// Many clusters of many guests, edited by hand and out of order all the time,
 // one of them never reachable: every other converges, none waits for another,
 // and nothing grows.
 func TestSoak(t *testing.T) {
-	long := soakTime(t)
+	size := soakOf(t)
 	before := goleak.IgnoreCurrent()
 	defer goleak.VerifyNone(t, before)
 	e := newEstate(t, pvesim.Options{KeepRequests: 10})
 	defer e.stop()
-	e.write("proxops.yaml", "reconcile: {poll-interval: 4s}\n")
+	e.write("proxops.yaml", fmt.Sprintf("reconcile: {poll-interval: %s}\n", size.poll))
 	var names []string
-	for i := range soakClusters {
+	for i := range size.clusters {
 		name := fmt.Sprintf("c%02d", i)
 		names = append(names, name)
 		e.cluster(name)
 		var docs []string
-		for g := range soakGuests {
+		for g := range size.guests {
 			docs = append(docs, strings.Replace(vmText(fmt.Sprintf("vm-%d", g), 100+g, "512MiB"), "state: started", "state: stopped\n  pve-description: as declared", 1))
 		}
 		e.vms(name, docs...)
@@ -108,8 +109,8 @@ func TestSoak(t *testing.T) {
 		late = nil
 		lock.Unlock()
 		e.trim()
-		first = measure()
-		edits = e.meddle(names, broken, long)
+		first = measure(size.looks)
+		edits = e.meddle(names, broken, size)
 		for _, name := range names {
 			e.world(name).SetFaults()
 		}
@@ -117,14 +118,14 @@ func TestSoak(t *testing.T) {
 		e.await(t, 2*time.Minute, names, broken)
 		t.Logf("converged %s after the last edit", time.Since(settled).Round(100*time.Millisecond))
 		e.trim()
-		last = measure()
+		last = measure(size.looks)
 	})
 	slices.Sort(late)
 	p := func(q float64) time.Duration {
 		return late[int(q*float64(len(late)-1))].Round(time.Millisecond)
 	}
 	t.Logf("%d clusters of %d guests, %s, %d edits, %d cycles; start later than due: p50 %s, p95 %s, max %s; heap %d → %d MiB; goroutines %d → %d",
-		soakClusters, soakGuests, long, edits, len(late), p(.5), p(.95), p(1), first.heap>>20, last.heap>>20, first.goroutines, last.goroutines)
+		size.clusters, size.guests, size.long, edits, len(late), p(.5), p(.95), p(1), first.heap>>20, last.heap>>20, first.goroutines, last.goroutines)
 	if p(.95) > 3*time.Second {
 		t.Errorf("p95 of the cycles started %s later than due", p(.95))
 	}
@@ -174,9 +175,9 @@ func (e *estate) trim() {
 }
 
 // meddle edits guests by hand, and makes the clusters misbehave, for a while.
-func (e *estate) meddle(names []string, but string, long time.Duration) (edits int) {
+func (e *estate) meddle(names []string, but string, size soakSize) (edits int) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for end := time.Now().Add(long); time.Now().Before(end); {
+	for end := time.Now().Add(size.long); time.Now().Before(end); {
 		name := names[rng.IntN(len(names))]
 		if name == but {
 			continue
@@ -190,7 +191,7 @@ func (e *estate) meddle(names []string, but string, long time.Duration) (edits i
 			w.SetFaults(kinds[rng.IntN(len(kinds))])
 		}
 		w.View(func(s *pvesim.State) {
-			g := s.Guests[100+rng.IntN(soakGuests)]
+			g := s.Guests[100+rng.IntN(size.guests)]
 			if g == nil {
 				return
 			}
