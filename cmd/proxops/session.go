@@ -10,6 +10,7 @@ import (
 	"github.com/proxops/proxops/internal/pve"
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/repo"
+	"github.com/proxops/proxops/internal/sops"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -19,7 +20,15 @@ func (a *app) open(noSecrets bool) (*repo.Repo, error) {
 	if wd, err := getwd(); err == nil {
 		dir = wd
 	}
-	return repo.Open(repo.Options{Dir: dir, Env: a.env, Overrides: a.flags, NoSecrets: noSecrets})
+	return repo.Open(repo.Options{Dir: dir, Env: a.env, Overrides: a.flags, NoSecrets: noSecrets, OpenSecrets: openSecrets})
+}
+
+func openSecrets(name string, raw []byte, environ []string) (repo.SecretsFile, error) {
+	d, err := sops.Decode(name, raw, sops.EnvFrom(environ))
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // session is an open repository with the clusters that a command works on.

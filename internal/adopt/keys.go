@@ -9,14 +9,22 @@ import (
 
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/secret"
-	"github.com/proxops/proxops/internal/sops"
 	"github.com/proxops/proxops/internal/wire"
 )
+
+// SecretsDocument is an opened secrets file that can be added to, such as a
+// *sops.Document.
+type SecretsDocument interface {
+	Names() []string // dot paths of all values, sorted
+	Lookup(ref string) (secret.Text, error)
+	Set(ref string, value secret.Text) error
+	Save(ctx context.Context) error
+}
 
 // KeyRing names public keys by entries of a cluster's secrets file. The nil
 // KeyRing has none.
 type KeyRing struct {
-	doc     *sops.Document
+	doc     SecretsDocument
 	add     bool
 	entries []entry
 	// Added are the references of keys that Save will store, sorted.
@@ -30,7 +38,7 @@ type entry struct {
 
 // NewKeyRing takes the keys of an opened secrets file. With add, keys that are
 // missing get an entry of their own, which Save stores.
-func NewKeyRing(doc *sops.Document, add bool) *KeyRing {
+func NewKeyRing(doc SecretsDocument, add bool) *KeyRing {
 	k := &KeyRing{doc: doc, add: add}
 	for _, ref := range doc.Names() {
 		if !strings.HasPrefix(ref, kind.KeyRefPrefix) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/secret"
-	"github.com/proxops/proxops/internal/sops"
 	"github.com/proxops/proxops/internal/yamldoc"
 )
 
@@ -20,7 +19,7 @@ func (e *entry) place(at string) (line, col int) { return field.PathPos(e.node, 
 // secrets resolves the cluster's credentials and the manifests' references.
 func (l *loader) secrets(c *Cluster) {
 	e := l.config.entry
-	var doc *sops.Document
+	var doc SecretsFile
 	if e.SecretsFile != "" && !l.config.broken("secrets-file") {
 		var err error
 		if doc, err = l.view.openSecrets(e); err != nil {
@@ -54,7 +53,7 @@ func (l *loader) secrets(c *Cluster) {
 	}
 }
 
-func (v *view) openSecrets(e *entry) (*sops.Document, error) {
+func (v *view) openSecrets(e *entry) (SecretsFile, error) {
 	var raw []byte
 	var err error
 	if e.dir == "" {
@@ -65,11 +64,11 @@ func (v *view) openSecrets(e *entry) (*sops.Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.SecretsFile, err)
 	}
-	return sops.Decode(e.SecretsFile, raw, v.repo.sopsEnv())
+	return v.repo.decrypt(e.SecretsFile, raw)
 }
 
 // exclusive takes what the secrets block names and nothing else.
-func (l *loader) exclusive(c *Cluster, doc *sops.Document) {
+func (l *loader) exclusive(c *Cluster, doc SecretsFile) {
 	e := l.config.entry
 	got := map[string]secret.Text{}
 	bad := false
@@ -264,7 +263,7 @@ func (r *Repo) ProcessSecret(key string) (secret.Text, error) {
 	if err != nil {
 		return secret.Text{}, fmt.Errorf("%s: %s", r.settings.SecretsFile, bare(err))
 	}
-	doc, err := sops.Decode(r.settings.SecretsFile, raw, r.sopsEnv())
+	doc, err := r.decrypt(r.settings.SecretsFile, raw)
 	if err != nil {
 		return secret.Text{}, err
 	}

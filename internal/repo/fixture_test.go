@@ -99,7 +99,7 @@ var tokenEnv = map[string]string{"PROXOPS_PVE_TOKEN_VALUE": "root@pam!proxops=11
 
 func open(t testing.TB, dir string, change ...func(*Options)) *Repo {
 	t.Helper()
-	opts := Options{Dir: dir, Env: tokenEnv, Overrides: Overrides{GitPath: dir}}
+	opts := Options{Dir: dir, Env: tokenEnv, Overrides: Overrides{GitPath: dir}, OpenSecrets: openSecrets}
 	for _, c := range change {
 		c(&opts)
 	}

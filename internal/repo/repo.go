@@ -15,7 +15,6 @@ import (
 	"github.com/proxops/proxops/internal/gitrepo"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/secret"
-	"github.com/proxops/proxops/internal/sops"
 	"github.com/proxops/proxops/internal/yamldoc"
 )
 
@@ -66,6 +65,17 @@ type Options struct {
 	// NoSecrets leaves credentials and secret references unresolved, so that
 	// no age identity is needed: only their form is checked.
 	NoSecrets bool
+	// OpenSecrets decrypts a secrets-file; sops.Decode behind an interface. It
+	// is handed in so that only the binary itself carries SOPS, whose key
+	// services are most of what it links. nil = a secrets-file is an error.
+	OpenSecrets func(name string, raw []byte, environ []string) (SecretsFile, error)
+}
+
+// SecretsFile is a decrypted secrets file.
+type SecretsFile interface {
+	// Lookup gives the value at a dot path. The error names file and path,
+	// never a value.
+	Lookup(ref string) (secret.Text, error)
 }
 
 // Repo is an open repository: the settings of the process and the files of
@@ -310,10 +320,15 @@ func (c *Cluster) Removals(ctx context.Context, vmids []int) (map[int]gitrepo.Wo
 	return c.Tree.Removals(ctx, c.Name, vmids)
 }
 
-func (r *Repo) sopsEnv() sops.Env {
+// decrypt opens the bytes of a secrets file with the age identities that the
+// process's environment names.
+func (r *Repo) decrypt(name string, raw []byte) (SecretsFile, error) {
+	if r.opts.OpenSecrets == nil {
+		return nil, fmt.Errorf("%s: nothing here opens secrets files", name)
+	}
 	var environ []string
 	for _, k := range slices.Sorted(maps.Keys(r.opts.Env)) {
 		environ = append(environ, k+"="+r.opts.Env[k])
 	}
-	return sops.EnvFrom(environ)
+	return r.opts.OpenSecrets(name, raw, environ)
 }

@@ -10,6 +10,14 @@ import (
 	"github.com/proxops/proxops/internal/sops"
 )
 
+func openSecrets(name string, raw []byte, environ []string) (SecretsFile, error) {
+	d, err := sops.Decode(name, raw, sops.EnvFrom(environ))
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
 const plainSecrets = `secrets:
   user: proxops@pve
   id: agent

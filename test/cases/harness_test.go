@@ -82,7 +82,7 @@ func state(t testing.TB, shape ...func(*pvesim.State)) pvesim.State {
 }
 
 func (l *lab) load(ctx context.Context) (*repo.Cluster, error) {
-	r, err := repo.Open(repo.Options{Dir: l.dir, Env: l.env, Overrides: repo.Overrides{GitPath: l.dir}})
+	r, err := repo.Open(repo.Options{Dir: l.dir, Env: l.env, Overrides: repo.Overrides{GitPath: l.dir}, OpenSecrets: openSecrets})
 	if err != nil {
 		return nil, err
 	}

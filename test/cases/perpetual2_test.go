@@ -9,6 +9,7 @@ import (
 
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/pvesim"
+	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/secret"
 	"github.com/proxops/proxops/internal/sops"
 )
@@ -96,6 +97,14 @@ func TestA13_EmptyAndAbsent(t *testing.T) {
 			}
 		}
 	})
+}
+
+func openSecrets(name string, raw []byte, environ []string) (repo.SecretsFile, error) {
+	d, err := sops.Decode(name, raw, sops.EnvFrom(environ))
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // secrets gives the lab's cluster a SOPS document.
