@@ -46,6 +46,9 @@ type Snapshot struct {
 	PCI map[string][]string
 	// Pools are the pools that the token sees; nil = not read.
 	Pools map[string]bool
+	// Jobs are what backup, replication and HA say of guests; nil = not read,
+	// see ReadJobs.
+	Jobs  *Jobs
 	Calls int64 // GETs that this snapshot took
 }
 

@@ -32,6 +32,11 @@ func Make(c *repo.Cluster, s *live.Snapshot, pol Policy) Plan {
 // Writes reports whether the plan changes anything.
 func (p Plan) Writes() bool { return len(p.Actions) > 0 }
 
+// Deletes reports whether the plan deletes a guest.
+func (p Plan) Deletes() bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Verb == Delete })
+}
+
 // WriteNodes lists the nodes that the plan works on, sorted.
 func (p Plan) WriteNodes() []string {
 	var out []string

@@ -33,7 +33,7 @@ import (
 // A composition that lost a whole kind looks like a bad push, not like a
 // decision (vanished-kind). A listing with a hole in it proves no absence
 // (incomplete-read). PVE's own refusals are taken before they happen:
-// protection, the HA manager, linked clones. A locked guest is somebody's work
+// protection, the HA manager, replication, linked clones. A locked guest is somebody's work
 // in progress (busy). What is left goes in order, guests before the templates
 // they may come from, until the cycle's budget is used up (budget).
 //
@@ -55,6 +55,7 @@ var rules = []rule{
 	{"busy", busyGuest},
 	{"protection", protected},
 	{"ha", haManaged},
+	{"replication", replicated},
 	{"linked-clones", linkedClones},
 }
 
@@ -162,7 +163,7 @@ func (m *maker) delete(g *live.Guest, word Word) {
 	}
 	step := DeleteStep{Guest: g.Type, Identity: g.Identity, Name: g.Name, Running: g.Running, Volumes: live.Volumes(&g.Guest),
 		Commit: word.Commit, LinkedUnknown: g.LinkedUnknown}
-	why := "not declared any more: " + word.String()
+	why := "not declared any more: " + word.String() + leftBehind(m.s, g)
 	if len(g.LinkedUnknown) > 0 {
 		why += fmt.Sprintf("; PVE does not tell whether it has linked clones on %s, they would live on", strings.Join(g.LinkedUnknown, ", "))
 	}
@@ -223,15 +224,16 @@ func protected(_ *maker, g *live.Guest) (text, todo string) {
 	return "its protection is on", fmt.Sprintf("`%s set %d --protection 0` if it is to go", tool(g.Type), g.VMID)
 }
 
-func haManaged(_ *maker, g *live.Guest) (text, todo string) {
-	if g.HA == "" {
+func haManaged(m *maker, g *live.Guest) (text, todo string) {
+	state := m.haState(g)
+	if state == "" {
 		return "", ""
 	}
 	sid := "vm:" + strconv.Itoa(g.VMID)
 	if g.LXC {
 		sid = "ct:" + strconv.Itoa(g.VMID)
 	}
-	return "the HA manager looks after it (" + g.HA + ")", "`ha-manager remove " + sid + "` if it is to go"
+	return "the HA manager looks after it (" + state + ")", "`ha-manager remove " + sid + "` if it is to go"
 }
 
 func linkedClones(_ *maker, g *live.Guest) (text, todo string) {

@@ -175,6 +175,11 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 	}
 	p := plan.Make(c, snap, pol)
 	if nodes := p.WriteNodes(); len(nodes) > 0 {
+	if p.Deletes() {
+		if err := live.ReadJobs(ctx, r, snap); err != nil {
+			return plan.Plan{}, nil, err
+		}
+	}
 		if err := live.Survey(ctx, r, snap, nodes); err != nil {
 			return plan.Plan{}, nil, err
 		}

@@ -277,6 +277,83 @@ func TestB13_DestroyNoMore(t *testing.T) {
 	})
 }
 
+// A delete names every backup job that names the guest, and leaves the jobs
+// alone; a guest that a replication job or an HA entry names is not deleted,
+// since PVE refuses that without purge, which is never sent.
+func TestB13_JobsOfADeletedGuest(t *testing.T) {
+	for _, kind := range []string{"qemu", "lxc"} {
+		m, lists := vm, []string{"/cluster/backup", "/cluster/replication", "/cluster/ha/resources"}
+		sid := "vm:"
+		if kind == "lxc" {
+			m, sid = func(name string, id int, _ ...string) string { return ct(name, id, "template: debian") }, "ct:"
+		}
+		story(t, func(l *lab) {
+			all := []string{debian, m("keep", 100), m("a", 101), m("b", 102), m("c", 103), m("d", 104), m("e", 105)}
+			l.converge(all...)
+			l.api("POST", "/cluster/backup", "id", "nightly", "vmid", "100,101,103", "storage", "local")
+			l.api("POST", "/cluster/backup", "id", "weekly", "all", "1", "exclude", "101", "storage", "local")
+			l.api("POST", "/cluster/replication", "id", "102-0", "type", "local", "target", "pve02")
+			l.api("POST", "/cluster/ha/resources", "sid", sid+"103", "state", "ignored")
+			l.policy = func(p *plan.Policy) { p.PruneBudget = 0 }
+			l.w.ForgetRequests()
+			l.settled(all...)
+			for _, path := range lists {
+				if n := l.calls("GET", path); n != 0 {
+					t.Errorf("%s: %d reads of %s while nothing is to be deleted", kind, n, path)
+				}
+			}
+			l.w.ForgetRequests()
+			l.fails = true
+			rep := l.apply(debian, all[1])
+			for _, path := range lists {
+				if n := l.calls("GET", path); n != 1 {
+					t.Errorf("%s: %d reads of %s for one plan", kind, n, path)
+				}
+			}
+			l.wantVerbs(rep, "Delete 101, Delete 104, Delete 105")
+			why := map[int]string{}
+			for _, a := range rep.Plan.Actions {
+				why[a.VMID] = a.Why
+			}
+			if w := why[101]; !strings.Contains(w, "each of the backup jobs nightly, weekly names it and stays as it is, since no purge is sent") {
+				t.Errorf("%s: %s", kind, w)
+			}
+			if w := why[104]; strings.Contains(w, "job") {
+				t.Errorf("%s: no job names it: %s", kind, w)
+			}
+			rules := map[int]string{}
+			for _, s := range rep.Plan.Suppressed {
+				rules[s.VMID] = s.Rule + ": " + s.Text
+			}
+			if len(rules) != 2 || !strings.HasPrefix(rules[102], "replication: replication job 102-0") || !strings.HasPrefix(rules[103], "ha: ") || !strings.Contains(rules[103], "ignored") {
+				t.Errorf("%s: suppressed %v", kind, rules)
+			}
+			if got := outcomes(rep); got != "done,done,done" {
+				t.Errorf("%s: %s", kind, got)
+			}
+			for _, id := range []int{102, 103} { // PVE refuses what is held back
+				if _, err := l.try(rootToken, "DELETE", l.path(id)); err == nil {
+					t.Errorf("%s: PVE deletes %d", kind, id)
+				}
+			}
+			l.w.View(func(s *pvesim.State) {
+				if got := s.BackupJobs["nightly"].Props["vmid"]; got != "100,101,103" {
+					t.Errorf("%s: the job's guests are %s", kind, got)
+				}
+			})
+		})
+		story(t, func(l *lab) { // not visible is said, and is no hindrance
+			l.converge(debian, m("keep", 100), m("a", 101))
+			l.role("Keeper", poolPrivs+" Datastore.AllocateSpace Datastore.Audit SDN.Use")
+			l.grant("Keeper", "/vms", "/storage", "/sdn")
+			l.as(l.token())
+			rep := l.apply(debian, m("keep", 100))
+			l.wantVerbs(rep, "Delete 101")
+			l.says(rep, "whether HA resources, backup jobs name it could not be read")
+		})
+	}
+}
+
 // The vmid went to another guest between plan and delete.
 func TestB14_ReusedID(t *testing.T) {
 	for _, kind := range []string{"qemu", "lxc"} {
