@@ -99,6 +99,10 @@ func (r *Row) AtCreate(wire string) *Row { r.CreateDefault = wire; return r }
 // PVEDefault is PVE's documented default: it equals a live absence.
 func (r *Row) PVEDefault(wire string) *Row { r.Default, r.HasDefault = wire, true; return r }
 
+// PVEFills says what PVE puts into the key by itself when it makes the guest.
+// A guest that was made with null would otherwise be changed once more.
+func (r *Row) PVEFills(wire string) *Row { r.FilledIn = wire; return r }
+
 // OnlyAtCreate marks a field that PVE takes at create and never reports.
 func (r *Row) OnlyAtCreate() *Row { r.CreateOnly = true; return r }
 

@@ -181,6 +181,8 @@ func (w *work) apply(r *Row) bool {
 		return true
 	case state == Absent && r.CreateDefault != "" && w.fresh(r) && (w.explicit(token) && !w.slot() || w.wanted()):
 		text, differs = r.CreateDefault, true
+	case state == Null && has && r.FilledIn != "" && live == r.FilledIn:
+		return true
 	case state == Null || state == Absent && r.Identity:
 		text = r.clear(cur)
 		keep, differs = text != "", r.clear(live) != live

@@ -149,6 +149,7 @@ type Row struct {
 	Identity      bool   // cloud-init identity: cleared on clones that do not declare it
 	Impact        Impact // on a running guest, unless Hotplug applies
 	Hotplug       string // "cpu", "memory", "disk", "network", "usb": live when the guest's hotplug list has it
+	FilledIn      string // what PVE puts in by itself when it makes the guest: null is content with it ("" = it puts in nothing)
 	NotAdopted    bool   // known to adopt, yet left out of what it writes (a MAC that PVE drew)
 	RootOnly      string // when set: who may write it, such as "root@pam only"; predicted before writing
 

@@ -23,8 +23,10 @@ import (
 //     down, does the stop come first.
 func (m *maker) steps(o *object, spec kind.GuestSpec, g *live.Guest, d field.Delta, why string) {
 	edits, blockedEdits := m.writable(o, spec, g, d)
-	stopFirst := g.Running && (blockedEdits == nil && needsStop(edits) || !spec.Started() && needsRestart(edits))
-	restart := g.Running && spec.Started() && !stopFirst && m.restartsFor(o, edits)
+	edits = keepBoot(spec, g, m.protected(o, g, edits))
+	taken := m.taken(edits)
+	stopFirst := g.Running && (blockedEdits == nil && needsStop(taken) || !spec.Started() && needsRestart(taken))
+	restart := g.Running && spec.Started() && !stopFirst && m.restartsFor(o, taken)
 	at := g // as the writes find it
 	if stopFirst {
 		m.stop(o, g, stopWhy(spec, edits), spec.Started())
@@ -92,7 +94,7 @@ func restartWhy(o *object) string {
 	}
 	for _, a := range o.actions {
 		for _, c := range a.Changes {
-			if c.Impact == field.Pending {
+			if c.Impact == field.Pending && !a.RootOnly {
 				names = append(names, c.Path)
 			}
 		}
@@ -187,18 +189,9 @@ func impact(g *live.Guest, i field.Impact) field.Impact {
 	return field.None
 }
 
-// update plans the config writes: one, and a second for the keys that only
-// root@pam may write, so that PVE's refusal of those does not stop the others.
+// update plans the config writes, each with its own action.
 func (m *maker) update(o *object, g *live.Guest, edits []field.Edit, why string) {
-	var plain, root []field.Edit
-	for _, e := range edits {
-		if e.RootOnly != "" && !m.s.RootTicket {
-			root = append(root, e)
-		} else {
-			plain = append(plain, e)
-		}
-	}
-	for _, part := range [][]field.Edit{plain, root} {
+	for _, part := range m.parts(edits) {
 		if len(part) == 0 {
 			continue
 		}

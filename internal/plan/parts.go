@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/live"
+	"github.com/proxops/proxops/internal/wire"
+)
+
+// taken are the edits that PVE will take. What it refuses to every token
+// changes nothing, so that no guest is taken down for it: it would be again in
+// every cycle.
+func (m *maker) taken(edits []field.Edit) []field.Edit {
+	if m.s.RootTicket {
+		return edits
+	}
+	return slices.DeleteFunc(slices.Clone(edits), func(e field.Edit) bool { return e.RootOnly != "" })
+}
+
+// parts cuts a guest's edits into config writes, in their order: PVE works
+// through the keys of one write in no order (facts L). First what depends on
+// nothing; then what another key of the first had to make way for; last what
+// root@pam alone may write, so that PVE's refusal does not stop the others.
+func (m *maker) parts(edits []field.Edit) [][]field.Edit {
+	var plain, late, root []field.Edit
+	drops := slices.ContainsFunc(edits, dropsProtection)
+	cd := addsCD(edits)
+	for _, e := range edits {
+		switch {
+		case e.RootOnly != "" && !m.s.RootTicket:
+			root = append(root, e)
+		case e.Key == "boot" && cd, isMount(e.Key) && drops:
+			late = append(late, e)
+		default:
+			plain = append(plain, e)
+		}
+	}
+	return [][]field.Edit{plain, late, root}
+}
+
+// protected leaves out the edits of a protected container's mount points,
+// which PVE refuses (a VM's drives it lets change), and tells of them.
+func (m *maker) protected(o *object, g *live.Guest, edits []field.Edit) []field.Edit {
+	now, _ := g.Get("protection")
+	if on, _ := wire.ParseBool(now); !on || !g.LXC || slices.ContainsFunc(edits, dropsProtection) {
+		return edits
+	}
+	return slices.DeleteFunc(slices.Clone(edits), func(e field.Edit) bool {
+		if !isMount(e.Key) {
+			return false
+		}
+		o.anomaly(editPath(e), fmt.Sprintf("PVE changes no mount point of a protected container, and the manifest wants another %s", e.Key),
+			"set options.protection to false for the change, or change the manifest")
+		return true
+	})
+}
+
+func isMount(key string) bool {
+	class := wire.KeyClass(key)
+	return class == "mp" && class != key
+}
+
+func dropsProtection(e field.Edit) bool {
+	on, _ := wire.ParseBool(e.Value.String())
+	return e.Key == "protection" && (e.Delete || !on)
+}
+
+// addsCD reports whether an edit puts a CD drive into an empty slot: PVE then
+// appends it to the boot order by itself (facts L), whatever the same write
+// says of that.
+func addsCD(edits []field.Edit) bool {
+	return slices.ContainsFunc(edits, newCD)
+}
+
+func newCD(e field.Edit) bool {
+	if e.Delete || e.Value.IsSecret() || !wire.IsVolumeKey(false, e.Key) || !slices.ContainsFunc(e.Changes, func(c field.Change) bool { return c.Old == nil }) {
+		return false
+	}
+	p := wire.ParseProps(e.Value.String(), wire.FormatOf(false, e.Key))
+	media, _ := p.Get("media")
+	file, _ := p.Get("file")
+	return media == "cdrom" && !wire.IsCloudInit(file)
+}
+
+// keepBoot adds the edit of a boot order that is right now and that PVE will
+// append a new CD drive to.
+func keepBoot(spec kind.GuestSpec, g *live.Guest, edits []field.Edit) []field.Edit {
+	if g.LXC || !addsCD(edits) || slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Key == "boot" }) {
+		return edits
+	}
+	for _, r := range field.Rows(spec.Shape(&g.Guest)) {
+		text, set := r.Wanted()
+		if r.Key != "boot" || !set {
+			continue
+		}
+		v, now := wire.Plain(text), wire.Plain(text)
+		for _, e := range edits {
+			if newCD(e) {
+				now = wire.Plain(strings.TrimSuffix(now.String(), ";") + ";" + e.Key)
+			}
+		}
+		c := field.Change{Path: r.Path, Key: r.Key, Old: &now, New: &v}
+		return append(slices.Clone(edits), field.Edit{Key: r.Key, Value: v, Changes: []field.Change{c}})
+	}
+	return edits
+}
