@@ -15,6 +15,8 @@
 //
 //	world.go, recorded.go         State (all that survives a restart), World, Options; the clean states of the recordings
 //	node.go, node_api.go          members; finding the node of a call
+//	node_reads.go                 what a node can run; figures over time
+//	firewall*.go                  guests' firewalls, kept and not enforced
 //	storage.go, storage_name.go   storages and the volume ledger; volume names, who may use a volume
 //	storage_api.go, storage_content.go, storage_config.go   the storage endpoints; storage.cfg
 //	storage_download.go, storage_file.go   downloads over the network; what is kept of a file

@@ -101,6 +101,7 @@ func (a *Actor) removeGuest(g *Guest) {
 		delete(p.VMs, g.VMID)
 	}
 	a.w.Access.removeACLPath(fmt.Sprintf("/vms/%d", g.VMID))
+	a.w.removeFirewall(g.VMID)
 }
 
 // guest finds a guest of one kind on one node, or dies as PVE does when the config file is not there: the text is the same for a

@@ -197,6 +197,9 @@ func (a *Actor) cloneStart(c *ctClone, conf Section) {
 			delete(w.Guests, c.to)
 			return wrap("clone failed: ", err)
 		}
+		if err := w.copyFirewall(c.from, c.to); err != nil {
+			return wrap("clone failed: ", err)
+		}
 		g.Config = conf
 		a.touch(g)
 		if c.pool != "" && w.Pools[c.pool] != nil {

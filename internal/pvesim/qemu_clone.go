@@ -212,6 +212,9 @@ func (a *Actor) qemuCloneInto(g, n *Guest, j *cloneJob) error {
 	if w.Guests[j.to] != n {
 		return die("Configuration file '%s' does not exist", configFile(kindQemu, a.Node, j.to))
 	}
+	if err := w.copyFirewall(j.from, j.to); err != nil {
+		return err
+	}
 	n.Config = conf
 	if j.target != "" {
 		n.Node = j.target

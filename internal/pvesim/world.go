@@ -51,6 +51,8 @@ type State struct {
 	HA map[string]*HAResource
 	// Mappings are the cluster's resource mappings by kind and name: "pci/gpu1".
 	Mappings map[string]*Mapping
+	// Firewalls are the firewall files of guests, by vmid.
+	Firewalls map[int]*Firewall
 	// BackupJobs and Replication are the cluster's jobs, by id.
 	BackupJobs  map[string]*BackupJob
 	Replication map[string]*ReplicationJob

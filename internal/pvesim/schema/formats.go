@@ -163,7 +163,13 @@ var checks = sync.OnceValue(func() map[string]check {
 		"pve-lxc-mp-string":    test(func(s string) bool { return !dotsRE.MatchString(s) }, "% contains illegal character sequences"),
 		"pve-storage-server":   test(func(s string) bool { return isIP(s) || dnsRE.MatchString(s) }, "value does not look like a valid server name or IP address"),
 		"pve-storage-vgname":   match(vgRE, "lvm name '%' contains illegal characters"),
-		"pve-storage-path":     match(absPathRE, "value does not look like a valid absolute path"),
+		"pve-fw-protocol-spec": test(firewallProtocol, "unknown protocol '%'"),
+		"pve-fw-sport-spec":    test(firewallPorts, "invalid port '%'"),
+		"pve-fw-dport-spec":    test(firewallPorts, "invalid port '%'"),
+		"pve-fw-addr-spec":     test(firewallAddresses, "invalid address '%'"),
+		"IPorCIDRorAlias": test(func(s string) bool { return isIP(s) || isCIDRv4(s) || isCIDRv6(s) || aliasRE.MatchString(s) },
+			"value does not look like a valid IP address, CIDR network or alias"),
+		"pve-storage-path": match(absPathRE, "value does not look like a valid absolute path"),
 	}
 })
 
@@ -288,6 +294,9 @@ func physBits(s string) bool {
 // cpuFlags are the flags that a guest's own cpu option may set.
 const cpuFlags = "aes, amd-no-ssb, amd-ssbd, hv-evmcs, hv-tlbflush, ibpb, md-clear, nested-virt, pcid, pdpe1gb, spec-ctrl, ssbd, virt-ssbd"
 
+// CPUFlags are the flags that a guest's own cpu option may set, by name.
+func CPUFlags() []string { return strings.Split(cpuFlags, ", ") }
+
 // validate runs the extra validator that PVE attaches to a property string.
 func validate(name string, props Props) (fault string) {
 	if name != "pve-vm-cpu-conf" {
@@ -303,7 +312,7 @@ func validate(name string, props Props) (fault string) {
 		return "Built-in cputype '" + cpu + "' is not defined (missing 'custom-' prefix?)\n"
 	}
 	for f := range strings.SplitSeq(props["flags"], ";") {
-		if f != "" && !contains(strings.Split(cpuFlags, ", "), f[1:]) {
+		if f != "" && !contains(CPUFlags(), f[1:]) {
 			return "VM-specific CPU flags must be a subset of: " + cpuFlags + "\n"
 		}
 	}

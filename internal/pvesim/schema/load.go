@@ -56,7 +56,7 @@ func (t *tree) add(m *Method) {
 		if n.dynamic == nil {
 			n.dynamic = newNode()
 			n.dynamic.varName = strings.TrimSuffix(name, "}")
-			n.dynamic.rest = n.dynamic.varName == "volume"
+			n.dynamic.rest = n.dynamic.varName == "volume" || n.dynamic.varName == "cidr" // both hold slashes
 		}
 		n = n.dynamic
 	}

@@ -208,8 +208,8 @@ func TestUncheckedFormats(t *testing.T) {
 			}
 		}
 	}
-	want := "IPorCIDRorAlias ipv4mask ldap-simple-attr ldap-simple-attr-list proxmox-remote pve-dir-override-list" +
-		" pve-fw-addr-spec pve-fw-dport-spec pve-fw-icmp-type-spec pve-fw-protocol-spec pve-fw-sport-spec pve-node-location" +
+	want := "ipv4mask ldap-simple-attr ldap-simple-attr-list proxmox-remote pve-dir-override-list" +
+		" pve-fw-icmp-type-spec pve-node-location" +
 		" pve-storage-options pve-storage-portal-dns pve-storage-portal-dns-list pve-storage-zfs-blocksize" +
 		" pve-tfa-config pve-vlan-id-or-range-list realm-sync-options"
 	if got := strings.Join(slices.Sorted(maps.Keys(unchecked)), " "); got != want {
