@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
 // storageKind is what a storage plugin says of itself: the content types it takes, those it has when none are given, and the
@@ -48,6 +50,18 @@ func storageOptions() map[string][]string {
 		"blocksize": {"zfs", "zfspool"}, "pool": {"rbd", "zfs", "zfspool"}, "portal": iscsi, "target": iscsi, "path": {storageDir, "btrfs", "nfs", "cifs", "cephfs"},
 		"server": {"cifs", "esxi", "nfs", "pbs"}, "monhost": {"cephfs", "rbd"}, "krbd": {"rbd"}, "sparse": {"zfs", "zfspool"}, "is_mountpoint": {storageDir, "btrfs"},
 	}
+}
+
+// storageOption says whether a type has an option.
+func storageOption(kind, option string) bool {
+	if slices.Contains([]string{"storage", "type", "digest", "delete"}, option) {
+		return false
+	}
+	if types := storageOptions()[option]; types != nil {
+		return slices.Contains(types, kind)
+	}
+	_, known := schema.Lookup("POST", "/storage").Key(option)
+	return known
 }
 
 // storageDigest is of the whole of storage.cfg.
@@ -167,10 +181,12 @@ func (w *World) storageUpdate(r *Request) (any, error) {
 	}
 	for _, k := range r.P.List("delete") {
 		switch {
-		case r.P.Has(k):
-			return nil, paramErr("delete", "unable to set and delete property '%s' at the same time!", k)
+		case !storageOption(s.Type, k):
+			return nil, die("update storage failed: no such option '%s'", k)
 		case slices.Contains(plugin.required, k):
 			return nil, die("update storage failed: unable to delete required option '%s'", k)
+		case r.P.Has(k):
+			return nil, die("update storage failed: unable to set and delete property '%s' at the same time!", k)
 		case k == "content":
 			next.Content = plugin.defaults
 		case k == "nodes":

@@ -131,6 +131,8 @@ func (w *World) contentAttributes(r *Request) (any, error) {
 	}
 	v := w.volume(r.Node, volid)
 	switch {
+	case !r.P.Has("notes") && !r.P.Has("protected"):
+		return nil, nil
 	case !s.fileBased():
 		return nil, die("attribute is not supported for storage type '%s'", s.Type)
 	case name.vtype != contentBackup && r.P.Has("notes"):
