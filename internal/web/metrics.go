@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -35,9 +36,11 @@ var states = []plan.ObjectState{plan.Desired, plan.Drift, plan.Converged, plan.I
 	plan.Anomalous, plan.WaitingRestart, plan.Unknown}
 
 func rows() []row {
+	// What is known of a cluster comes from the agent that reconciles it: one
+	// that gave it away would go on serving what it saw last.
 	of := func(f func(reconcile.Standing, *reconcile.Report) float64) func(reconcile.Standing, func(float64, ...string)) {
 		return func(s reconcile.Standing, give func(float64, ...string)) {
-			if s.Report != nil {
+			if s.Report != nil && s.Mine {
 				give(f(s, s.Report))
 			}
 		}
@@ -61,7 +64,7 @@ func rows() []row {
 		{name: "proxops_repository_failed", kind: "gauge", doc: "1 while a fault of the repository or of proxops.yaml stops all clusters.", whole: func(s Snapshot) float64 { return oneIf(s.Repo.Err != nil && !s.Repo.Stale) }},
 		{name: "proxops_cluster_owned", kind: "gauge", labels: cluster, doc: "1 where this agent reconciles the cluster.",
 			read: func(s reconcile.Standing, give func(float64, ...string)) { give(oneIf(s.Mine)) }},
-		{name: "proxops_cluster_converged", kind: "gauge", labels: cluster, doc: "1 when every object was as declared at the end of the last cycle.",
+		{name: "proxops_cluster_converged", kind: "gauge", labels: cluster, doc: "1 when every object was as declared at the end of the last cycle. Served, as are all figures of a cluster's last cycle, by the agent that reconciles it.",
 			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return oneIf(r.Converged()) })},
 		{name: "proxops_cluster_read_only", kind: "gauge", labels: cluster, doc: "1 where drift is reported and not corrected.",
 			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return oneIf(r.ReadOnly) })},
@@ -97,7 +100,7 @@ func oneIf(b bool) float64 {
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func objectStates(s reconcile.Standing, give func(float64, ...string)) {
-	if s.Report == nil {
+	if s.Report == nil || !s.Mine {
 		return
 	}
 	n := map[plan.ObjectState]int{}
@@ -183,6 +186,9 @@ func (m *Metrics) Cycle(rep *reconcile.Report) {
 		return
 	}
 	for _, a := range rep.Result.Actions {
+		if errors.Is(a.Err, reconcile.ErrHeld) { // it was not tried
+			continue
+		}
 		m.actions.WithLabelValues(rep.Cluster, string(a.Action.Verb), string(a.Outcome)).Inc()
 	}
 }

@@ -1,16 +1,18 @@
 package web
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/proxops/proxops/internal/apply"
+	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
 )
 
@@ -118,28 +120,48 @@ func TestGeneratedMetricsTable(t *testing.T) {
 	}
 }
 
-// Alerts and dashboard may only name metrics that there are.
-func TestDeployNamesOnlyRealMetrics(t *testing.T) {
-	known := map[string]bool{}
-	for _, r := range rows() {
-		known[r.name] = true
-		if r.kind == "histogram" {
-			known[r.name+"_bucket"], known[r.name+"_sum"], known[r.name+"_count"] = true, true, true
-		}
-	}
-	for _, file := range []string{"../../deploy/prometheus/alerts.yaml", "../../deploy/grafana/proxops.json"} {
-		text, err := os.ReadFile(file)
+// An agent that gave a cluster away, or lost it, says nothing more about it: the
+// figures of its last cycle would hide those of the new owner.
+func TestFiguresComeFromTheOwner(t *testing.T) {
+	store := NewStore(Process{Agent: "a"})
+	st := reconcile.Standing{Cluster: "c", Mine: true, Report: cycleOfOne("c", nil)}
+	count := func() (n int) {
+		families, err := NewMetrics(store).registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
-		names := regexp.MustCompile(`\bproxops_[a-z_]+`).FindAllString(string(text), -1)
-		if len(names) < 5 {
-			t.Errorf("%s names %d metrics", file, len(names))
-		}
-		for _, n := range names {
-			if !known[n] {
-				t.Errorf("%s: there is no metric %s", file, n)
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if l.GetName() == "cluster" && strings.HasPrefix(f.GetName(), "proxops_") {
+						n++
+					}
+				}
 			}
 		}
+		return n
+	}
+	store.Put(st)
+	if n := count(); n < 15 {
+		t.Errorf("%d series of an owned cluster", n)
+	}
+	st.Mine = false
+	store.Put(st)
+	if n := count(); n != 3 { // owned, running and failures
+		t.Errorf("%d series of a cluster of another agent", n)
+	}
+}
+
+// An action that is held back was not tried, and is not counted as failed.
+func TestHeldActionsAreNotCounted(t *testing.T) {
+	m := NewMetrics(NewStore(Process{}))
+	rep := cycleOfOne("c", nil)
+	rep.Result = &apply.Result{Actions: []apply.ActionResult{
+		{Action: plan.Action{Verb: plan.Create}, Outcome: apply.Failed, Err: errors.New("no space")},
+		{Action: plan.Action{Verb: plan.Create}, Outcome: apply.Failed, Err: fmt.Errorf("no space (%w)", reconcile.ErrHeld)},
+	}}
+	m.Cycle(rep)
+	if n := testutil.ToFloat64(m.actions.WithLabelValues("c", "Create", "failed")); n != 1 {
+		t.Errorf("%v tries", n)
 	}
 }
