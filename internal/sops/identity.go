@@ -30,20 +30,40 @@ func NewIdentity(path string) (recipient string, err error) {
 	if err != nil {
 		return "", at(path, osFault(ErrNotWritten, "no key could be generated", err))
 	}
-	f, err := os.OpenFile(abs, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return "", at(path, fault(ErrExists, "", "already exists and is left as it is: use it, or name another file"))
-	}
-	if err != nil {
-		return "", at(path, osFault(ErrNotWritten, "not writable", err))
+	if _, err := os.Lstat(abs); err == nil {
+		return "", at(path, identityThere())
 	}
 	recipient = id.Recipient().String()
-	_, err = fmt.Fprintf(f, "# created: %s\n# public key: %s\n%s\n", time.Now().Format(time.RFC3339), recipient, id)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		_ = os.Remove(abs)
+	text := fmt.Sprintf("# created: %s\n# public key: %s\n%s\n", time.Now().Format(time.RFC3339), recipient, id)
+	if err := writeOnce(abs, text); errors.Is(err, fs.ErrExist) {
+		return "", at(path, identityThere())
+	} else if err != nil {
 		return "", at(path, osFault(ErrNotWritten, "not writable", err))
 	}
 	return recipient, syncDir(filepath.Dir(abs))
+}
+
+func identityThere() error {
+	return fault(ErrExists, "", "already exists and is left as it is: use it, or name another file")
+}
+
+// writeOnce makes a file of mode 0600 that is there whole or not at all, and
+// never replaces one: a key file that a crash left half written would be in the
+// way of every later try.
+func writeOnce(abs, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(abs), "."+filepath.Base(abs)) // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), abs); err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Rename(f.Name(), abs) // a file system without hard links
 }
 
 // gitWorkTree finds the work tree that holds dir, which need not exist yet.

@@ -3,6 +3,7 @@ package sops
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,6 +48,28 @@ func helper(what string, args []string) error {
 		d, err := Open(path, env)
 		fmt.Printf("%v %+v %#v %v\n", d, d, d, err)
 		return nil
+	case "rekey": // adds and removes args[2] until it is killed
+		for n := 1; ; n++ {
+			add, remove := args[2:3], []string(nil)
+			if n%2 == 0 {
+				add, remove = remove, add
+			}
+			if err := Rekey(ctx, path, env, add, remove); err != nil {
+				return err
+			}
+			fmt.Println(n)
+		}
+	case "edits": // lets the editor args[2] write secrets.count until it is killed
+		for n := 1; ; n++ {
+			if err := Edit(ctx, path, env, []string{args[2], fmt.Sprint(n)}, Terminal{Out: io.Discard, Err: os.Stderr}); err != nil {
+				return err
+			}
+			fmt.Println(n)
+		}
+	case "init": // makes a file and a key; says when it begins
+		fmt.Println(1)
+		_, err := Init(InitOptions{Path: path, Env: env})
+		return err
 	case "edit":
 		return Edit(ctx, path, env, args[2:], Terminal{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	case "panic":

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,27 +33,7 @@ func helperCmd(t *testing.T, what string, args ...string) *exec.Cmd {
 func TestKilledWriter(t *testing.T) {
 	path, env, _ := newFile(t)
 	for round := range 40 {
-		cmd := helperCmd(t, "count", path, env.KeyFile)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		last := 0
-		kill := time.AfterFunc(time.Hour, func() { _ = cmd.Process.Kill() })
-		for lines.Scan() {
-			if last == 0 {
-				kill.Reset(time.Duration(rand.IntN(40_000)) * time.Microsecond)
-			}
-			last, _ = strconv.Atoi(lines.Text())
-		}
-		_ = cmd.Wait()
-		if last == 0 {
-			t.Fatal("the writer never wrote")
-		}
+		last := killed(t, 40*time.Millisecond, nil, "count", path, env.KeyFile)
 		d, err := Open(path, env)
 		if err != nil {
 			t.Fatalf("round %d: after %d: %v", round, last, err)
@@ -71,6 +52,103 @@ func TestKilledWriter(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// killed runs a helper that counts, kills it at some moment after its first
+// line, and gives the last number that it printed.
+func killed(t *testing.T, within time.Duration, environ []string, what string, args ...string) int {
+	t.Helper()
+	cmd := helperCmd(t, what, args...)
+	cmd.Env = append(cmd.Env, environ...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(time.Hour, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	last := 0
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if last == 0 {
+			kill.Reset(time.Duration(rand.Int64N(int64(within))))
+		}
+		last, _ = strconv.Atoi(lines.Text())
+	}
+	_ = cmd.Wait()
+	if last == 0 {
+		t.Fatal("the helper did not begin")
+	}
+	return last
+}
+
+// The same for the other commands that write.
+func TestKilledRekey(t *testing.T) {
+	path, env, own := newFile(t)
+	guest := newRecipient(t)
+	for round := range 8 {
+		if slices.Contains(open(t, path, env).Recipients(), guest) {
+			if err := Rekey(t.Context(), path, env, nil, []string{guest}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := killed(t, 30*time.Millisecond, nil, "rekey", path, env.KeyFile, guest)
+		d, err := Open(path, env)
+		if err != nil {
+			t.Fatalf("round %d: after %d: %v", round, last, err)
+		}
+		if got := d.Recipients(); got[0] != own || len(got) > 2 || len(got) == 2 && got[1] != guest {
+			t.Fatalf("round %d: %v", round, got)
+		}
+		if text, err := d.Plaintext(); err != nil || text.Reveal() != sample {
+			t.Fatalf("round %d: %v\n%s", round, err, text.Reveal())
+		}
+	}
+}
+
+func TestKilledEdit(t *testing.T) {
+	path, env, _ := newFile(t)
+	if err := Set(t.Context(), path, env, "secrets.count", secret.New("n0")); err != nil {
+		t.Fatal(err)
+	}
+	place, err := os.MkdirTemp("/dev/shm", "proxops-test-") // what a killed editor leaves is in memory
+	if err != nil {
+		place = t.TempDir()
+	}
+	defer os.RemoveAll(place)
+	editor := editorScript(t, `sed -i "s/count: n[0-9]*/count: n$1/" "$2"`)
+	for round := range 6 {
+		if err := Set(t.Context(), path, env, "secrets.count", secret.New("n0")); err != nil {
+			t.Fatal(err)
+		}
+		last := killed(t, 60*time.Millisecond, []string{"XDG_RUNTIME_DIR=" + place}, "edits", path, env.KeyFile, editor)
+		v, err := open(t, path, env).Lookup("secrets.count")
+		if got := v.Reveal(); err != nil || got != fmt.Sprintf("n%d", last) && got != fmt.Sprintf("n%d", last+1) {
+			t.Fatalf("round %d: %q after %d was acknowledged, %v", round, got, last, err)
+		}
+	}
+}
+
+// A killed init can be repeated: neither half a key file nor half a secrets
+// file is in its way.
+func TestKilledInit(t *testing.T) {
+	for round := range 12 {
+		dir := t.TempDir()
+		path, env := filepath.Join(dir, "secrets.sops.yaml"), Env{KeyFile: filepath.Join(dir, "keys.txt")}
+		killed(t, 4*time.Millisecond, nil, "init", path, env.KeyFile)
+		if _, err := os.Stat(path); err != nil {
+			if _, err := Init(InitOptions{Path: path, Env: env}); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+		if err := Set(t.Context(), path, env, "secrets.token", secret.New("x")); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if info, err := os.Stat(env.KeyFile); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v %v", info, err)
+		}
 	}
 }
 
