@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 )
 
@@ -109,6 +110,33 @@ func TestExtraNamesTheNearKey(t *testing.T) {
 	} {
 		if got := extraFault(t, c.k, c.key); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.key, got, c.want)
+		}
+	}
+}
+
+// Every size of every kind is a whole number of MiB: PVE keeps memory in MiB,
+// and a volume of another size would never equal what its storage makes of it.
+func TestSizesAreWholeMiB(t *testing.T) {
+	for _, k := range guests() {
+		spec, sizes := base(t, k), 0
+		for _, r := range field.Rows(spec.Shape(nil)) {
+			if !strings.HasPrefix(r.Type.Name, "size") {
+				continue
+			}
+			sizes++
+			for _, text := range []string{"1073741825KiB", "524289K", "20481KiB"} {
+				if err := r.Load(node(t, text)); err == nil || !strings.Contains(err.Error(), "is not a whole number of MiB") {
+					t.Errorf("%s %s: %s: %v", k.Name, r.Path, text, err)
+				}
+			}
+			for _, text := range []string{"20480KiB", "1GiB", "1500M"} {
+				if err := r.Load(node(t, text)); err != nil {
+					t.Errorf("%s %s: %s: %v", k.Name, r.Path, text, err)
+				}
+			}
+		}
+		if sizes < 4 {
+			t.Errorf("%s has %d sizes only", k.Name, sizes)
 		}
 	}
 }

@@ -1,9 +1,7 @@
 package kind
 
 import (
-	"cmp"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
@@ -46,41 +44,13 @@ func (o *Options) shape(v *VM, live *field.Guest) *field.Block {
 			"USB tablet, for a mouse pointer in step with the console.").PVEDefault("1").On(field.Pending).HotplugBy("usb"),
 		hot,
 		field.Var(&o.BootOrder, "boot-order", "boot", "", v.bootCodec(),
-			"Devices to boot from, first one first: a list or comma string of drive slots, netN, hostpciN and usbN that the VM has.").On(field.Pending).PVEFills(defaultBoot(live)),
+			"Devices to boot from, first one first: a list or comma string of drive slots, netN, hostpciN and usbN that the VM has.").On(field.Pending),
 		nested,
 		field.Var(&o.Hidden, "hidden", "cpu", "hidden", yesNo,
 			"Hides KVM from the guest, as the token hidden of cpu.").PVEDefault("0").On(field.Pending),
 		field.Var(&o.OSType, "ostype", "ostype", "", osType,
 			"Guest operating system, which decides PVE's tuning: l26 for Linux, win11, other and so on.").PVEDefault("other").On(field.Pending),
 	)
-}
-
-// defaultBoot is the order that PVE gives a VM which is made without one: its
-// first disk, its first CD drive and its first card (facts.md C).
-func defaultBoot(live *field.Guest) string {
-	var disk, cd, card string
-	for _, b := range []string{"ide", "scsi", "virtio", "sata"} { // PVE's order of buses
-		for _, key := range sortedKeys(live) {
-			if _, ok := numbered(key, b); !ok {
-				continue
-			}
-			if text, _ := live.Get(key); isCD(text) || isCloudInit(text) {
-				cd = cmp.Or(cd, key)
-			} else {
-				disk = cmp.Or(disk, key)
-			}
-		}
-	}
-	for _, key := range sortedKeys(live) {
-		if n, ok := numbered(key, "net"); ok && n <= maxNet {
-			card = cmp.Or(card, key)
-		}
-	}
-	devices := slices.DeleteFunc([]string{disk, cd, card}, func(s string) bool { return s == "" })
-	if len(devices) == 0 {
-		return ""
-	}
-	return "order=" + strings.Join(devices, ";")
 }
 
 // bootCodec reads a live order for adopt only where the manifest can say it.

@@ -42,6 +42,24 @@ func (m *maker) parts(edits []field.Edit) [][]field.Edit {
 	return [][]field.Edit{plain, late, root}
 }
 
+// sent reports whether any of the parts goes to PVE. The last that does has the
+// cloud-init drive written anew, which changes the config's digest.
+func (m *maker) sent(parts [][]field.Edit) bool {
+	return slices.ContainsFunc(parts, func(part []field.Edit) bool { return len(m.taken(part)) > 0 })
+}
+
+// nextBoot says when the guest sees new cloud-init data. The call that writes
+// the drive anew is left out where the token lacks its right: the data is
+// written all the same, and the next start makes the drive.
+func (m *maker) nextBoot(a Action, g *live.Guest, step *UpdateStep) string {
+	const right = "VM.Config.Cloudinit"
+	if slices.ContainsFunc(guestPaths(a, g), func(path string) bool { return m.s.Holds(path, right) }) {
+		return "; the guest reads its cloud-init data at its next boot"
+	}
+	step.RegenerateCloudInit = false
+	return "; the guest reads its cloud-init data after a stop and start, for the token lacks " + right + " to have the drive written anew"
+}
+
 // protected leaves out the edits of a protected container's mount points,
 // which PVE refuses (a VM's drives it lets change), and tells of them.
 func (m *maker) protected(o *object, g *live.Guest, edits []field.Edit) []field.Edit {
@@ -92,19 +110,25 @@ func keepBoot(spec kind.GuestSpec, g *live.Guest, edits []field.Edit) []field.Ed
 	if g.LXC || !addsCD(edits) || slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Key == "boot" }) {
 		return edits
 	}
+	now, has := g.Get("boot")
 	for _, r := range field.Rows(spec.Shape(&g.Guest)) {
-		text, set := r.Wanted()
-		if r.Key != "boot" || !set {
+		if r.Key != "boot" || r.State() == field.Absent || !has {
 			continue
 		}
-		v, now := wire.Plain(text), wire.Plain(text)
 		for _, e := range edits {
 			if newCD(e) {
-				now = wire.Plain(strings.TrimSuffix(now.String(), ";") + ";" + e.Key)
+				now = strings.TrimSpace(now) + ";" + e.Key
 			}
 		}
-		c := field.Change{Path: r.Path, Key: r.Key, Old: &now, New: &v}
-		return append(slices.Clone(edits), field.Edit{Key: r.Key, Value: v, Changes: []field.Change{c}})
+		old := wire.Plain(now)
+		c := field.Change{Path: r.Path, Key: r.Key, Old: &old}
+		e := field.Edit{Key: r.Key, Delete: true}
+		if text, set := r.Wanted(); set {
+			e.Delete, e.Value = false, wire.Plain(text)
+			c.New = &e.Value
+		}
+		e.Changes = []field.Change{c}
+		return append(slices.Clone(edits), e)
 	}
 	return edits
 }

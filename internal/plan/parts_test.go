@@ -92,8 +92,41 @@ func TestBootOrderAfterANewCD(t *testing.T) {
 			t.Errorf("boot: %s: writes %q, want %q", live, got, want)
 		}
 	}
-	p := Make(cluster(t, manifest("VM", "web", strings.Replace(spec, "options: {boot-order: [scsi0]}", "", 1))), snapshot(guest(100, "pve01", "qemu", webConfig+"boot: order=scsi0")), Policy{})
+	null := strings.Replace(spec, "[scsi0]", "null", 1)
+	p := Make(cluster(t, manifest("VM", "web", null)), snapshot(guest(100, "pve01", "qemu", webConfig+"boot: order=scsi0;net0")), Policy{})
+	if got := writes(p); got != "ide2=none,media=cdrom; boot" {
+		t.Errorf("no order: writes %q", got)
+	}
+	p = Make(cluster(t, manifest("VM", "web", strings.Replace(spec, "options: {boot-order: [scsi0]}", "", 1))), snapshot(guest(100, "pve01", "qemu", webConfig+"boot: order=scsi0")), Policy{})
 	if got := writes(p); got != "ide2=none,media=cdrom" {
 		t.Errorf("an order that nobody owns: writes %q", got)
+	}
+}
+
+// The cloud-init drive is written anew once, after the last write; without the
+// right to it the data is written all the same.
+func TestCloudInitDriveOnce(t *testing.T) {
+	config := webConfig + "boot: order=net0\nide2: local-lvm:vm-100-cloudinit,media=cdrom"
+	spec := strings.Replace(webSpec, "stopped", "started", 1) + "hardware: {cdrom: {iso: none}}\noptions: {boot-order: [scsi0]}\ncloud-init-data: {ci-user: ada}"
+	for _, held := range []bool{true, false} {
+		s := snapshot(running(guest(100, "pve01", "qemu", config)))
+		s.Perms = map[string]map[string]bool{"/": {"VM.Config.Cloudinit": held, "VM.Config.Network": true}}
+		if !held {
+			delete(s.Perms["/"], "VM.Config.Cloudinit")
+		}
+		anew, told := "", ""
+		for _, a := range Make(cluster(t, manifest("VM", "web", spec)), s, Policy{}).Actions {
+			if step, ok := a.Do.(UpdateStep); ok {
+				anew += map[bool]string{true: "yes ", false: "no "}[step.RegenerateCloudInit]
+				told += a.Why
+			}
+		}
+		want, words := "no yes ", "at its next boot"
+		if !held {
+			want, words = "no no ", "after a stop and start"
+		}
+		if anew != want || !strings.Contains(told, words) {
+			t.Errorf("right held %t: %q; %s", held, anew, told)
+		}
 	}
 }

@@ -191,7 +191,9 @@ func impact(g *live.Guest, i field.Impact) field.Impact {
 
 // update plans the config writes, each with its own action.
 func (m *maker) update(o *object, g *live.Guest, edits []field.Edit, why string) {
-	for _, part := range m.parts(edits) {
+	parts := m.parts(edits)
+	anew := slices.ContainsFunc(parts, func(part []field.Edit) bool { return UpdateOf(&g.Guest, part).RegenerateCloudInit })
+	for i, part := range parts {
 		if len(part) == 0 {
 			continue
 		}
@@ -201,8 +203,9 @@ func (m *maker) update(o *object, g *live.Guest, edits []field.Edit, why string)
 		}
 		step := UpdateOf(&g.Guest, part)
 		step.Digest = g.Digest
+		step.RegenerateCloudInit = anew && !a.RootOnly && !m.sent(parts[i+1:])
 		if step.RegenerateCloudInit {
-			a.Why += "; the guest reads its cloud-init data at its next boot"
+			a.Why += m.nextBoot(a, g, &step)
 		}
 		a.Do = step
 		o.act(a)
@@ -236,7 +239,7 @@ func UpdateOf(g *field.Guest, edits []field.Edit) UpdateStep {
 	slices.SortFunc(edits, func(a, b field.Edit) int { return cmp.Compare(a.Key, b.Key) })
 	data := false // what ends up on the cloud-init drive changes
 	for _, e := range edits {
-		data = data || cloudInitData(e.Key)
+		data = data || cloudInitData(e)
 		switch {
 		case e.Key == "pool":
 			from, _ := g.Get("pool")
@@ -266,15 +269,21 @@ func guestType(g *field.Guest) string {
 	return "qemu"
 }
 
-// cloudInitData reports whether a VM's key ends up on its cloud-init drive.
-// PVE writes the drive at each start; a running guest sees a change at its
-// next reboot only if the drive is written anew now.
-func cloudInitData(key string) bool {
-	switch key {
-	case "ciuser", "cipassword", "citype", "cicustom", "ciupgrade", "sshkeys", "nameserver", "searchdomain":
+// cloudInitData reports whether a VM's edit ends up on its cloud-init drive:
+// the data, the name as host name, and which cards there are. PVE writes the
+// drive at each start; a running guest sees a change at its next reboot only
+// if the drive is written anew now.
+func cloudInitData(e field.Edit) bool {
+	switch e.Key {
+	case "ciuser", "cipassword", "citype", "cicustom", "ciupgrade", "sshkeys", "nameserver", "searchdomain", "name":
 		return true
 	}
-	return strings.HasPrefix(key, "ipconfig")
+	if class := wire.KeyClass(e.Key); class != e.Key && class == "net" {
+		return e.Impact == field.Live && slices.ContainsFunc(e.Changes, func(c field.Change) bool {
+			return c.Key == e.Key+".macaddr" || c.Key == e.Key+".model" || c.Key == e.Key+".bridge" && c.Old == nil
+		})
+	}
+	return strings.HasPrefix(e.Key, "ipconfig")
 }
 
 func hasCloudInitDrive(g *field.Guest) bool {
