@@ -305,3 +305,14 @@ func TestBodies(t *testing.T) {
 		conn.Close()
 	}
 }
+
+// TestRootStays: root@pam can be deleted with all its tokens, and is there all the same.
+func TestRootStays(t *testing.T) {
+	a := inProcess(t, world(t, "base", pvesim.Options{}))
+	a.ok("DELETE", "/access/users/root@pam")
+	a.want(401, "Authentication failed!", "GET", "/version")
+	root, _ := a.ticket("root@pam", rootPassword)
+	if got := root.ok("GET", "/access/users/root@pam").(map[string]any); got["enable"] != 1.0 || len(got["tokens"].(map[string]any)) != 0 {
+		t.Errorf("root is %v", got)
+	}
+}

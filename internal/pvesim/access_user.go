@@ -132,13 +132,17 @@ func (w *World) setUser(u *User, p Params) {
 
 // userDelete takes a user's tokens, memberships and grants along.
 func (w *World) userDelete(r *Request) (any, error) {
-	id := r.P.Str("userid")
+	id, password := r.P.Str("userid"), ""
 	if u := w.Access.Users[id]; u != nil {
+		password = u.Password
 		for t := range u.Tokens {
 			w.Access.removeACLOf("token", id+"!"+t)
 		}
 	}
 	delete(w.Access.Users, id)
+	if id == "root@pam" { // there is always a root, who logs in at the system
+		w.Access.Users[id] = &User{ID: id, Enabled: true, Password: password, Tokens: map[string]*Token{}}
+	}
 	for _, g := range w.Access.Groups {
 		delete(g.Users, id)
 	}
