@@ -77,6 +77,7 @@ func asset(name, kind string) http.HandlerFunc {
 type frame struct {
 	Title   string
 	Here    string // the tab that is current
+	Cluster string // the only one that the page shows; "" = several
 	Version uint64
 	Now     time.Time
 	Process Process
@@ -93,6 +94,9 @@ func (d *Dashboard) render(w http.ResponseWriter, code int, page, title, here st
 	}
 	for _, c := range s.Clusters {
 		f.Names = append(f.Names, c.Cluster)
+		if c.Cluster == here && page != "overview.html" && (page != "objects.html" || title == here) {
+			f.Cluster = here
+		}
 	}
 	var b bytes.Buffer
 	if err := d.pages.ExecuteTemplate(&b, page, f); err != nil {

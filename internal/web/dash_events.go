@@ -38,7 +38,7 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 			data, _ := json.Marshal(struct {
 				Version  uint64   `json:"version"`
 				Clusters []string `json:"clusters"`
-			}{c.Version, c.Clusters})
+			}{c.Version, append([]string{}, c.Clusters...)}) // never null
 			fmt.Fprintf(w, "event: change\ndata: %s\n\n", data)
 		}
 		if rc.Flush() != nil {

@@ -15,6 +15,7 @@ import (
 const (
 	boxW, boxH   = 190, 34
 	gapX, gapY   = 70, 12
+	graphAll     = 60  // boxes that are drawn whatever they are
 	graphMost    = 400 // boxes; a larger graph is no picture any more
 	labelLetters = 20
 )
@@ -24,9 +25,33 @@ type box struct {
 	state string
 }
 
-// graph draws the objects by level, with a line from each to what it needs.
-// Every text in it is escaped here.
-func graph(r *reconcile.Report) template.HTML {
+// shownRefs are the objects to draw: all of a small cluster; of a large one
+// those that are not converged, with what they need and what needs them.
+func shownRefs(r *reconcile.Report, state map[kind.Ref]string) map[kind.Ref]bool {
+	shown := map[kind.Ref]bool{}
+	n := 0
+	for _, refs := range r.Plan.Levels {
+		n += len(refs)
+	}
+	open := func(ref kind.Ref) bool { return n <= graphAll || state[ref] != string(plan.Converged) }
+	for _, refs := range r.Plan.Levels {
+		for _, ref := range refs {
+			shown[ref] = shown[ref] || open(ref)
+		}
+	}
+	for _, o := range r.Plan.Objects {
+		for _, need := range o.Needs {
+			if open(o.Ref) || open(need) {
+				shown[o.Ref], shown[need] = true, true
+			}
+		}
+	}
+	return shown
+}
+
+// graph draws the objects by level, with a line from each to what it needs, and
+// counts those that it leaves out. Every text in it is escaped here.
+func graph(r *reconcile.Report) (picture template.HTML, left int) {
 	state := map[kind.Ref]string{}
 	for _, o := range r.Objects {
 		ref := kind.Ref{Kind: o.Kind, Name: o.Name}
@@ -34,20 +59,29 @@ func graph(r *reconcile.Report) template.HTML {
 			state[ref] = string(o.State)
 		}
 	}
+	shown := shownRefs(r, state)
 	boxes := map[kind.Ref]box{}
-	height, n := 0, 0
-	for level, refs := range r.Plan.Levels {
-		for i, ref := range refs {
-			b := box{x: 10 + level*(boxW+gapX), y: 10 + i*(boxH+gapY), state: state[ref]}
+	height, column := 0, 0
+	for _, refs := range r.Plan.Levels {
+		row := 0
+		for _, ref := range refs {
+			if !shown[ref] {
+				left++
+				continue
+			}
+			b := box{x: 10 + column*(boxW+gapX), y: 10 + row*(boxH+gapY), state: state[ref]}
 			boxes[ref] = b
 			height = max(height, b.y+boxH+10)
-			n++
+			row++
+		}
+		if row > 0 {
+			column++
 		}
 	}
-	if n == 0 || n > graphMost {
-		return ""
+	if len(boxes) == 0 || len(boxes) > graphMost {
+		return "", left
 	}
-	width := 20 + len(r.Plan.Levels)*(boxW+gapX) - gapX
+	width := 20 + column*(boxW+gapX) - gapX
 	var s strings.Builder
 	fmt.Fprintf(&s, `<svg class="graph" role="img" aria-label="Objects by level, with what each needs" viewBox="0 0 %d %d" width="%d" height="%d" xmlns="http://www.w3.org/2000/svg">`, width, height, width, height)
 	drawn := map[[2]kind.Ref]bool{}
@@ -66,7 +100,10 @@ func graph(r *reconcile.Report) template.HTML {
 	}
 	for _, refs := range r.Plan.Levels {
 		for _, ref := range refs {
-			b := boxes[ref]
+			b, ok := boxes[ref]
+			if !ok {
+				continue
+			}
 			label := ref.Name
 			if rs := []rune(label); len(rs) > labelLetters {
 				label = string(rs[:labelLetters-1]) + "…"
@@ -77,5 +114,5 @@ func graph(r *reconcile.Report) template.HTML {
 		}
 	}
 	s.WriteString(`</svg>`)
-	return template.HTML(s.String())
+	return template.HTML(s.String()), left
 }

@@ -34,13 +34,11 @@ func cardOf(c reconcile.Standing) card {
 	if !c.Mine {
 		k.State = "elsewhere"
 	}
-	if r == nil {
+	if r == nil || !c.Mine { // what this agent saw last, before it gave the cluster away, is no news
 		return k
 	}
 	k.Commit, k.Finished, k.Stale, k.ReadOnly = r.Commit, r.Finished, r.Stale, r.ReadOnly
-	if c.Mine {
-		k.State = show.ClusterState(*r)
-	}
+	k.State = show.ClusterState(*r)
 	if r.Abort != nil {
 		k.Error = r.Abort.Error()
 	}
@@ -59,15 +57,40 @@ func cardOf(c reconcile.Standing) card {
 	return k
 }
 
+// stateCount is how many clusters are in a state.
+type stateCount struct {
+	State string
+	N     int
+}
+
+// countStates sums the cards up, the worst first.
+func countStates(cards []card) (out []stateCount) {
+	order := []string{"failing", "errors", "stale", "drift", "waiting", "incomplete", "anomalies", "not read yet", "in sync", "elsewhere"}
+	for _, state := range order {
+		n := 0
+		for _, c := range cards {
+			if c.State == state {
+				n++
+			}
+		}
+		if n > 0 {
+			out = append(out, stateCount{state, n})
+		}
+	}
+	return out
+}
+
 func (d *Dashboard) overview(w http.ResponseWriter, _ *http.Request) {
 	s := d.store.Snapshot()
 	var page struct {
 		Cards  []card
+		Counts []stateCount
 		Agents []Agent
 	}
 	for _, c := range s.Clusters {
 		page.Cards = append(page.Cards, cardOf(c))
 	}
+	page.Counts = countStates(page.Cards)
 	page.Agents = s.Agents
 	d.render(w, http.StatusOK, "overview.html", "Clusters", "overview", s, page)
 }
@@ -215,6 +238,7 @@ func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
 		Cluster    card
 		Read       bool
 		Graph      template.HTML
+		Left       int // objects that the graph leaves out
 		Steps      []step
 		Anomalies  []plan.Anomaly
 		Errors     []plan.ObjectError
@@ -224,7 +248,7 @@ func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
 	page.Cluster = cardOf(c)
 	if rep := c.Report; rep != nil {
 		page.Read = true
-		page.Graph = graph(rep)
+		page.Graph, page.Left = graph(rep)
 		page.Steps = stepsOf(rep, func(plan.Action) bool { return true })
 		page.Anomalies, page.Errors, page.Suppressed, page.Notes = rep.Plan.Anomalies, rep.Plan.Errors, rep.Plan.Suppressed, rep.Plan.Notes
 	}

@@ -36,10 +36,11 @@
     });
   };
 
-  let version = 0, timer = 0, running = false, again = false;
+  let version = 0, timer = 0, running = false, again = false, took = 0;
   async function refresh() {
     if (running) { again = true; return; }
     running = true;
+    const begun = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
       if (!answer.ok) throw new Error(String(answer.status));
@@ -67,10 +68,16 @@
       say("not updated", "warn");
     } finally {
       running = false;
-      if (again) { again = false; refresh(); }
+      took = performance.now() - begun;
+      if (again) { again = false; soon(); }
     }
   }
-  const soon = () => { clearTimeout(timer); timer = setTimeout(refresh, 150); };
+  // A large page is asked for less often: it takes at most a tenth of the time.
+  // A timer that runs is left alone, or changes that never cease would starve it.
+  const soon = () => {
+    if (timer) return;
+    timer = setTimeout(() => { timer = 0; refresh(); }, Math.min(15000, Math.max(150, 10 * took)));
+  };
 
   wire();
   filter();
@@ -87,7 +94,11 @@
       if (v !== (version || Number(document.body.dataset.version))) soon();
       version = v;
     });
-    source.addEventListener("change", (e) => { version = JSON.parse(e.data).version; soon(); });
+    source.addEventListener("change", (e) => {
+      const change = JSON.parse(e.data), only = document.body.dataset.cluster;
+      version = change.version;
+      if (!only || change.clusters.includes(only) || change.clusters.includes("")) soon();
+    });
     source.onerror = () => say("not connected", "warn");
   };
   const disconnect = () => { if (source) source.close(); source = null; };
