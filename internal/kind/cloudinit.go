@@ -238,6 +238,16 @@ func domains() field.Codec[[]string] {
 	})
 }
 
+// gatewayOf is a gateway's field, or a null where the address that it needs is
+// cleared: PVE refuses a gateway alone.
+func gatewayOf(ip, gateway *field.Opt[string]) *field.Opt[string] {
+	if ip.State() == field.Null && gateway.State() == field.Absent {
+		none := field.Cleared[string]()
+		return &none
+	}
+	return gateway
+}
+
 func (p *IPConfig) shape(i int) *field.Block {
 	key := fmt.Sprintf("ipconfig%d", p.NIC.Or(i))
 	return field.Group("", "Addresses of one card.",
@@ -245,11 +255,11 @@ func (p *IPConfig) shape(i int) *field.Block {
 			"Card that the addresses are for, by the number of its slot, 0-31 (or net0-net31). Left out it is the position in the list.").Is(field.RoleSlot).Eg("0", "net0"),
 		field.Var(&p.IP, "ip", key, "ip", ipv4,
 			"IPv4 address with prefix length, or dhcp."),
-		field.Var(&p.Gateway, "gateway", key, "gw", gateway4,
+		field.Var(gatewayOf(&p.IP, &p.Gateway), "gateway", key, "gw", gateway4,
 			"IPv4 gateway; needs ip."),
 		field.Var(&p.IP6, "ip6", key, "ip6", ipv6,
 			"IPv6 address with prefix length, dhcp, or auto (SLAAC)."),
-		field.Var(&p.Gateway6, "gateway6", key, "gw6", gateway6,
+		field.Var(gatewayOf(&p.IP6, &p.Gateway6), "gateway6", key, "gw6", gateway6,
 			"IPv6 gateway; needs ip6."),
 	)
 }

@@ -28,7 +28,7 @@ func (m *maker) taken(edits []field.Edit) []field.Edit {
 func (m *maker) parts(edits []field.Edit) [][]field.Edit {
 	var plain, late, root []field.Edit
 	drops := slices.ContainsFunc(edits, dropsProtection)
-	cd := addsCD(edits)
+	cd := slices.ContainsFunc(edits, writesCD)
 	for _, e := range edits {
 		switch {
 		case e.RootOnly != "" && !m.s.RootTicket:
@@ -87,15 +87,11 @@ func dropsProtection(e field.Edit) bool {
 	return e.Key == "protection" && (e.Delete || !on)
 }
 
-// addsCD reports whether an edit puts a CD drive into an empty slot: PVE then
-// appends it to the boot order by itself (facts L), whatever the same write
-// says of that.
-func addsCD(edits []field.Edit) bool {
-	return slices.ContainsFunc(edits, newCD)
-}
-
-func newCD(e field.Edit) bool {
-	if e.Delete || e.Value.IsSecret() || !wire.IsVolumeKey(false, e.Key) || !slices.ContainsFunc(e.Changes, func(c field.Change) bool { return c.Old == nil }) {
+// writesCD reports whether an edit writes a CD drive: PVE then appends it by
+// itself to a boot order that does not name it (facts L), whatever the same
+// write says of that.
+func writesCD(e field.Edit) bool {
+	if e.Delete || e.Value.IsSecret() || !wire.IsVolumeKey(false, e.Key) {
 		return false
 	}
 	p := wire.ParseProps(e.Value.String(), wire.FormatOf(false, e.Key))
@@ -105,22 +101,27 @@ func newCD(e field.Edit) bool {
 }
 
 // keepBoot adds the edit of a boot order that is right now and that PVE will
-// append a new CD drive to.
+// append a CD drive to.
 func keepBoot(spec kind.GuestSpec, g *live.Guest, edits []field.Edit) []field.Edit {
-	if g.LXC || !addsCD(edits) || slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Key == "boot" }) {
+	now, has := g.Get("boot")
+	if g.LXC || !has || slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Key == "boot" }) {
 		return edits
 	}
-	now, has := g.Get("boot")
+	order, _ := strings.CutPrefix(now, "order=")
+	grown := order
+	for _, e := range edits {
+		if writesCD(e) && !slices.Contains(strings.Split(order, ";"), e.Key) {
+			grown += ";" + e.Key
+		}
+	}
+	if grown == order || strings.TrimSpace(order) == "" {
+		return edits
+	}
 	for _, r := range field.Rows(spec.Shape(&g.Guest)) {
-		if r.Key != "boot" || r.State() == field.Absent || !has {
+		if r.Key != "boot" || r.State() == field.Absent {
 			continue
 		}
-		for _, e := range edits {
-			if newCD(e) {
-				now = strings.TrimSpace(now) + ";" + e.Key
-			}
-		}
-		old := wire.Plain(now)
+		old := wire.Plain("order=" + grown)
 		c := field.Change{Path: r.Path, Key: r.Key, Old: &old}
 		e := field.Edit{Key: r.Key, Delete: true}
 		if text, set := r.Wanted(); set {

@@ -97,6 +97,19 @@ func TestBootOrderAfterANewCD(t *testing.T) {
 	if got := writes(p); got != "ide2=none,media=cdrom; boot" {
 		t.Errorf("no order: writes %q", got)
 	}
+	cd := "ide2: local:iso/x.iso,media=cdrom,size=350K\nboot: " // another medium: PVE appends it again
+	for live, want := range map[string]string{
+		"order=scsi0": "ide2=none,media=cdrom; boot=order=scsi0", "order=scsi0;ide2": "ide2=none,media=cdrom; boot=order=scsi0",
+	} {
+		p = Make(cluster(t, manifest("VM", "web", spec)), snapshot(guest(100, "pve01", "qemu", webConfig+cd+live)), Policy{})
+		if got := writes(p); got != want {
+			t.Errorf("boot: %s: writes %q, want %q", live, got, want)
+		}
+	}
+	p = Make(cluster(t, manifest("VM", "web", strings.Replace(spec, "[scsi0]", "[scsi0, ide2]", 1))), snapshot(guest(100, "pve01", "qemu", webConfig+cd+"order=scsi0;ide2")), Policy{})
+	if got := writes(p); got != "ide2=none,media=cdrom" {
+		t.Errorf("an order that names the drive: writes %q", got)
+	}
 	p = Make(cluster(t, manifest("VM", "web", strings.Replace(spec, "options: {boot-order: [scsi0]}", "", 1))), snapshot(guest(100, "pve01", "qemu", webConfig+"boot: order=scsi0")), Policy{})
 	if got := writes(p); got != "ide2=none,media=cdrom" {
 		t.Errorf("an order that nobody owns: writes %q", got)

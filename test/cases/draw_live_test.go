@@ -108,7 +108,7 @@ func (l *lab) byHand(d *dice, id, n int) (taken int) {
 			continue
 		}
 		text := d.parameter(p, key)
-		if p.Name == "efidisk" || p.Name == "tpmstate" {
+		if p.Name == "efidisk0" || p.Name == "tpmstate0" {
 			text = "local-lvm:1"
 		}
 		if text == "" || p.Fault(key, text) != "" {

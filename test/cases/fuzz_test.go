@@ -114,7 +114,7 @@ func (l *lab) effective() census {
 // plan before it made the guest: null means none, which a create cannot say.
 func made(rep reconcile.Report, act plan.Action) bool {
 	created := slices.ContainsFunc(rep.Plan.Actions, func(a plan.Action) bool { return a.Verb == plan.Create && a.VMID == act.VMID })
-	return created && !slices.ContainsFunc(act.Changes, func(c field.Change) bool { return c.Key != "boot" || c.New != nil })
+	return created && !slices.ContainsFunc(act.Changes, func(c field.Change) bool { return c.Key != "boot" && c.Key != "machine" || c.New != nil })
 }
 
 // faulty reports whether the plan has an error of a guest: it is told, and
@@ -142,7 +142,7 @@ func (l *lab) unforeseen(rep reconcile.Report) (found bool) {
 		return false
 	}
 	for _, a := range rep.Result.Actions {
-		if a.Err != nil && strings.Contains(a.Err.Error(), "status/start: the task qmstart failed") {
+		if a.Err != nil && (strings.Contains(a.Err.Error(), "the task qmstart failed") || strings.Contains(a.Err.Error(), "no further running guest")) {
 			found = true // the lab's node has no such hardware; a start tells
 			continue
 		}
@@ -186,8 +186,8 @@ func (l *lab) sameTokens(id int, was, now pvesim.Section, named map[string]bool,
 		format := wire.FormatOf(lxc, key)
 		x, y := wire.ParseProps(was[key], format), wire.ParseProps(now[key], format)
 		for _, t := range append(x.Tokens(), y.Tokens()...) {
-			if t.Key == "size" && strings.Contains(now[key], "cloudinit") {
-				continue // known to PVE once the drive was written
+			if t.Key == "size" && (strings.Contains(now[key], "cloudinit") || key == "tpmstate0") {
+				continue // known to PVE once the volume was written
 			}
 			p, okP := x.Get(t.Key)
 			q, okQ := y.Get(t.Key)

@@ -52,6 +52,9 @@ func TestA12_IPConfig(t *testing.T) {
 		if got := l.conf(100)["ipconfig0"]; !strings.Contains(got, "ip6=dhcp") || !strings.Contains(got, "ip=192.0.2.105/24") {
 			t.Errorf("ipconfig0 is %s", got)
 		}
+		null := vm("a", 100, "cloud-init-data:\n  ipconfigs:\n  - {ip: null, ip6: null}\n  - {ip: null}\n  - {nic: net4, ip6: 2001:db8::5/64, gateway6: 2001:db8::1}")
+		l.converge(null) // PVE refuses a gateway without an address
+		l.wantConf(100, "ipconfig0", "", "ipconfig1", "ip6=auto")
 	})
 }
 
