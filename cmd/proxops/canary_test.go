@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,20 @@ const (
 	canaryVM       = "canary-ci-password-0005"
 	canaryCT       = "canary-ct-password-0006"
 	canaryStdin    = "canary-stdin-value-0007"
+	canaryArg      = canaryStdin          // on a command line, where none belongs
+	canaryBearer   = "canary-bearer-0008" // the next are the process's own
+	canaryHook     = "canary-webhook-0009"
+	canaryChat     = "canary-chat-0010"
+	canaryForge    = "canary-forge-0011"
 )
+
+// canaryProcess uses every secret of the process.
+const canaryProcess = `secrets-file: process.sops.yaml
+listen-auth: bearer
+webhook-auth: hook
+notifications: [{name: ops, url: chat}]
+git: {status: {provider: gitea, api-url: "http://127.0.0.1:1/api/v1", repository: ops/infra, token: forge}}
+`
 
 // planted is a repository whose every secret slot holds a canary, on a lab.
 type planted struct {
@@ -38,11 +52,18 @@ type planted struct {
 func plant(t *testing.T) *planted {
 	t.Helper()
 	w, srv, _ := labFor(t, 1)
+	return plantAt(t, w, srv.URL, srv.Fingerprint)
+}
+
+func plantAt(t *testing.T, w *pvesim.World, url, fingerprint string) *planted {
+	t.Helper()
 	w.View(func(s *pvesim.State) {
 		s.Access.Users["root@pam"].Tokens["lab"].Secret = canaryToken
+		const archive = "local:vztmpl/d.tar.zst"
+		s.Volumes["pve01 "+archive] = &pvesim.Volume{ID: archive, Node: "pve01", Content: "vztmpl", Format: "tzst", Size: 1 << 20, Used: 1 << 20}
 	})
 	files := goodFiles()
-	r := strings.NewReplacer("SIM_URL", srv.URL, "SIM_FP", srv.Fingerprint)
+	r := strings.NewReplacer("SIM_URL", url, "SIM_FP", fingerprint)
 	files["clusters/prod/config.yaml"] = r.Replace(files["clusters/prod/config.yaml"]) + "      secrets-file: secrets.sops.yaml\n      secrets:\n        pve: {token: t}\n        git: {token: g}\n"
 	files["clusters/prod/resources.yaml"] = "resources: [vm/prod/a.yaml, lxc/prod/b.yaml, ctt/prod/d.yaml]\n"
 	files["vm/prod/a.yaml"] = badVM("  cloud-init-data: {ci-password-ref: cloud-init.passwords.vm}\n  hardware: {cloud-init: {enabled: true, storage: local-lvm}}\n")
@@ -59,6 +80,11 @@ func plant(t *testing.T) *planted {
 	if err := sops.Create(filepath.Join(p.dir, "clusters/prod/secrets.sops.yaml"), []string{id.Recipient().String()}, secret.New(plain)); err != nil {
 		t.Fatal(err)
 	}
+	own := "secrets:\n    bearer: " + canaryBearer + "\n    hook: " + canaryHook + "\n    chat: http://127.0.0.1:1/" + canaryChat + "\n    forge: " + canaryForge + "\n"
+	if err := sops.Create(filepath.Join(p.dir, "process.sops.yaml"), []string{id.Recipient().String()}, secret.New(own)); err != nil {
+		t.Fatal(err)
+	}
+	writeFiles(t, p.dir, map[string]string{"proxops.yaml": canaryProcess})
 	if err := commitAll(p.dir, "plant"); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +122,7 @@ func (p *planted) run(t *testing.T, env []string, args ...string) string {
 
 func (p *planted) check(t *testing.T, where, text string) {
 	t.Helper()
-	for _, canary := range []string{canaryToken, canaryEnvToken, canaryPassword, canaryGit, canaryVM, canaryCT, canaryStdin, p.key, strings.TrimPrefix(p.key, "AGE-SECRET-KEY-")} {
+	for _, canary := range []string{canaryToken, canaryEnvToken, canaryPassword, canaryGit, canaryVM, canaryCT, canaryStdin, canaryBearer, canaryHook, canaryChat, canaryForge, "$6$", p.key, strings.TrimPrefix(p.key, "AGE-SECRET-KEY-")} {
 		if strings.Contains(text, canary) {
 			t.Errorf("%s shows %s:\n%s", where, canary, text)
 		}
@@ -112,21 +138,23 @@ var canaryRuns = map[string][][]string{
 	"validate":      {{"validate"}},
 	"run":           {{"run", "--listen", "127.0.0.1:0"}},
 	"history":       {{"history"}},
-	"adopt":         {{"adopt", "--cluster", "prod", "--stdout"}},
+	"adopt":         {{"adopt", "--cluster", "prod", "--stdout"}, {"adopt", "--cluster", "prod", "--adopt-secrets"}},
 	"doctor":        {{"doctor"}},
 	"trust":         {{"trust"}},
 	"next-id":       {{"next-id"}},
 	"snapshot":      {{"snapshot", "--out", "OUT"}},
-	"secrets check": {{"secrets", "check"}},
-	"secrets set":   {{"secrets", "set", "secrets.new"}, {"secrets", "set", "secrets"}},
-	"secrets edit":  {{"secrets", "edit"}},
-	"secrets rekey": {{"secrets", "rekey", "--add", "not-a-recipient"}},
-	"secrets init":  {{"secrets", "init"}},
+	"secrets check": {{"secrets", "check"}, {"secrets", "check", "--process"}},
+	"secrets set":   {{"secrets", "set", "secrets.new"}, {"secrets", "set", "secrets"}, {"secrets", "set", "--process", "secrets.new"}, {"secrets", "set", canaryArg, "secrets.new"}},
+	"secrets edit":  {{"secrets", "edit"}, {"secrets", "edit", "--process"}},
+	"secrets rekey": {{"secrets", "rekey", "--add", "not-a-recipient"}, {"secrets", "rekey", "--process", "--remove", "age1x"}},
+	"secrets init":  {{"secrets", "init"}, {"secrets", "init", "--process"}},
 	"explain":       {{"explain", "VM"}},
 	"schema":        {{"schema", "VM"}},
 	"version":       {{"version"}},
 	"proxops":       {{"--version"}},
 	"secrets":       {{"secrets"}},
+	"help":          {{"help", "secrets"}},
+	"completion":    {{"completion", "bash"}, {"__complete", "diff", "--cluster", ""}},
 }
 
 // Commands that see no secret of the repository: lab prints its own
@@ -138,9 +166,16 @@ var canaryFree = []string{"demo", "lab"}
 func TestCanary(t *testing.T) {
 	p := plant(t)
 	a := &app{env: map[string]string{}}
+	root := a.root()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	var names []string
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
+		if c.Name() == "completion" { // one text for each shell, none of ours
+			names = append(names, "completion")
+			return
+		}
 		if c.Runnable() && !c.Hidden {
 			names = append(names, strings.TrimPrefix(c.CommandPath(), "proxops "))
 		}
@@ -148,9 +183,9 @@ func TestCanary(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(a.root())
+	walk(root)
 	for _, name := range names {
-		if len(canaryRuns[name]) == 0 && !strings.Contains(strings.Join(canaryFree, " "), name) {
+		if len(canaryRuns[name]) == 0 && !slices.Contains(canaryFree, name) {
 			t.Errorf("no run of %s in the canary test", name)
 		}
 	}
@@ -175,6 +210,10 @@ func TestCanary(t *testing.T) {
 	each(p.env)
 	if text := p.run(t, p.env, "diff"); !strings.Contains(text, "for 3 objects") {
 		t.Errorf("the canaries are not in use:\n%s", text)
+	}
+	for _, level := range []string{"debug", "info", "warn", "error"} {
+		writeFiles(t, p.dir, map[string]string{"proxops.yaml": canaryProcess + "log: {format: json}\n"})
+		p.run(t, p.env, "--log-level", level, "diff")
 	}
 	for _, fault := range []string{"error,status=500", "truncate", "reset"} {
 		f, err := parseFaults([]string{fault})

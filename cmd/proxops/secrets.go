@@ -2,47 +2,46 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/secret"
-	"github.com/proxops/proxops/internal/show"
 	"github.com/proxops/proxops/internal/sops"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
 func (a *app) secretsCmd() *cobra.Command {
+	s := &secretsCommand{app: a}
 	c := &cobra.Command{
 		Use: "secrets", GroupID: "more", Args: noArgs,
-		Short: "Make, change and check a cluster's encrypted secrets file",
-		Long: `Work on clusters/<cluster>/secrets.sops.yaml: SOPS with age, in this process. What
-the sops program writes opens here, and the reverse. Plaintext is never written
+		Short: "Make, change and check encrypted secrets files",
+		Long: `Work on clusters/<cluster>/secrets.sops.yaml, or with --process on the file that
+secrets-file in proxops.yaml names: SOPS with age, in this process. What the
+sops program writes opens here, and the reverse. Plaintext is never written
 to a disk where a directory in memory can be had.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(a.secretsInitCmd(), a.secretsEditCmd(), a.secretsSetCmd(), a.secretsRekeyCmd(), a.secretsCheckCmd())
+	c.PersistentFlags().BoolVar(&s.process, "process", false, "the agent's own secrets (secrets-file in proxops.yaml) instead of a cluster's")
+	c.AddCommand(s.initCmd(), s.editCmd(), s.setCmd(), s.rekeyCmd(), s.checkCmd())
 	return c
 }
 
-func (a *app) secretsInitCmd() *cobra.Command {
+func (a *secretsCommand) initCmd() *cobra.Command {
 	var recipients []string
 	var identity string
 	c := &cobra.Command{
-		Use: "init --cluster NAME", Args: noArgs,
+		Use: "init {--cluster NAME | --process}", Args: noArgs,
 		Short: "Make the encrypted file, an age key where there is none, and the references",
 		Long: `Make clusters/<cluster>/secrets.sops.yaml with empty entries, encrypted for your age
-key. When no identity is found, one is made outside the repository with mode
-0600. The lines that use the file are added to the cluster's config.yaml, or
-printed where they cannot be added.`,
+key; with --process the file that secrets-file in proxops.yaml names, or
+process.sops.yaml beside it. When no identity is found, one is made outside the
+repository with mode 0600. The lines that use the file are added to the
+cluster's config.yaml or to proxops.yaml, or printed where they cannot be added.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.secretsInit(cmd.Context(), identity, recipients)
+			return a.create(cmd.Context(), identity, recipients)
 		},
 	}
 	c.Flags().StringArrayVar(&recipients, "recipient", nil, "a further age recipient, age1…; may be given several times")
@@ -50,75 +49,15 @@ printed where they cannot be added.`,
 	return c
 }
 
-// secretsPath is a cluster's secrets file, declared or to be made, and its
-// config file. The paths are absolute.
-func (a *app) secretsPath(ctx context.Context) (name, config, file string, declared bool, err error) {
-	r, err := a.open(true)
-	if err != nil {
-		return "", "", "", false, err
-	}
-	if r.URLMode() {
-		return "", "", "", false, errors.New("secrets are changed in a work tree: clone the repository, and run this inside it")
-	}
-	names, err := r.Known(a.clusters)
-	if err != nil {
-		return "", "", "", false, err
-	}
-	if len(names) != 1 {
-		return "", "", "", false, hint{err: fmt.Errorf("--cluster: name one of %s", strings.Join(names, ", "))}
-	}
-	name = names[0]
-	root := r.Tree().Root
-	dir := filepath.Join(root, "clusters", name)
-	config, file = filepath.Join(dir, "config.yaml"), filepath.Join(dir, "secrets.sops.yaml")
-	at, _, err := r.SecretUses(ctx, name)
-	if at != "" {
-		return name, config, filepath.Join(root, filepath.FromSlash(at)), true, nil
-	}
-	var notThere *os.PathError
-	if err != nil && errors.As(err, &notThere) {
-		return name, config, file, false, err
-	}
-	return name, config, file, false, nil
-}
-
-func (a *app) secretsInit(ctx context.Context, identity string, recipients []string) error {
-	name, config, file, declared, err := a.secretsPath(ctx)
-	if err != nil {
-		return err
-	}
-	res, err := sops.Init(sops.InitOptions{Path: file, Env: sops.EnvFrom(a.environ), IdentityFile: identity, Recipients: recipients})
-	if err != nil {
-		return err
-	}
-	if res.IdentityFile != "" {
-		fmt.Fprintf(a.out, "made an age key in %s; keep a copy of it in a safe place, for without it nobody can open the file\n", res.IdentityFile)
-	}
-	fmt.Fprintf(a.out, "made %s, encrypted for %s\n", file, strings.Join(res.Recipients, ", "))
-	if !declared {
-		added, err := addReferences(config, name, sops.ReferenceBlock(filepath.Base(file)))
-		if err != nil {
-			return err
-		}
-		if added {
-			fmt.Fprintf(a.out, "added the references to %s\n", config)
-		} else {
-			fmt.Fprintf(a.out, "add to pve.clusters.%s in %s:\n\n%s\n", name, config, indent(sops.ReferenceBlock(filepath.Base(file)), "      "))
-		}
-	}
-	fmt.Fprintf(a.out, "next: proxops secrets set --cluster %s secrets.proxops-user (then secrets.proxops-token-id, secrets.proxops-token), or proxops secrets edit\n", name)
-	return nil
-}
-
-func (a *app) secretsEditCmd() *cobra.Command {
+func (a *secretsCommand) editCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "edit --cluster NAME", Args: noArgs,
+		Use: "edit {--cluster NAME | --process}", Args: noArgs,
 		Short: "Open the decrypted file in $EDITOR",
 		Long: `Open the decrypted file in SOPS_EDITOR, VISUAL or EDITOR and encrypt what comes
 back. The editor's file lies in a private directory in memory and is removed
 also on a signal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, _, file, _, err := a.secretsPath(cmd.Context())
+			at, err := a.target(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -126,14 +65,14 @@ also on a signal.`,
 			if err != nil {
 				return err
 			}
-			return sops.Edit(cmd.Context(), file, sops.EnvFrom(a.environ), editor, sops.Terminal{In: a.in, Out: a.out, Err: a.err})
+			return sops.Edit(cmd.Context(), at.file, sops.EnvFrom(a.environ), editor, sops.Terminal{In: a.in, Out: a.out, Err: a.err})
 		},
 	}
 }
 
-func (a *app) secretsSetCmd() *cobra.Command {
+func (a *secretsCommand) setCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "set --cluster NAME PATH",
+		Use: "set {--cluster NAME | --process} PATH",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
@@ -141,7 +80,7 @@ func (a *app) secretsSetCmd() *cobra.Command {
 			case 1:
 				return nil
 			}
-			return hint{err: fmt.Errorf("%s: the value is asked for or read from standard input, never an argument: what was given is in the shell's history now, choose another value", args[0])}
+			return hint{err: errors.New("one PATH is taken; the value is asked for or read from standard input, never an argument: what was given is in the shell's history now, choose another value")}
 		},
 		Short: "Store one value, read from standard input",
 		Long: `Store one value in the encrypted file. PATH is such as secrets.proxops-token,
@@ -150,7 +89,7 @@ terminal, or read from standard input with its last line end cut; it is never an
 argument, for those are seen in the process list.`,
 		Example: "  pass show pve/token | proxops secrets set --cluster prod secrets.proxops-token",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, _, file, _, err := a.secretsPath(cmd.Context())
+			at, err := a.target(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -158,10 +97,10 @@ argument, for those are seen in the process list.`,
 			if err != nil {
 				return err
 			}
-			if err := sops.Set(cmd.Context(), file, sops.EnvFrom(a.environ), args[0], value); err != nil {
+			if err := sops.Set(cmd.Context(), at.file, sops.EnvFrom(a.environ), args[0], value); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s is set in %s\n", args[0], file)
+			fmt.Fprintf(a.out, "%s is set in %s\n", args[0], at.file)
 			return nil
 		},
 	}
@@ -193,10 +132,10 @@ func (a *app) readSecret(name string) (secret.Text, error) {
 	return secret.New(strings.TrimSuffix(s, "\r")), nil
 }
 
-func (a *app) secretsRekeyCmd() *cobra.Command {
+func (a *secretsCommand) rekeyCmd() *cobra.Command {
 	var add, remove []string
 	c := &cobra.Command{
-		Use: "rekey --cluster NAME", Args: noArgs,
+		Use: "rekey {--cluster NAME | --process}", Args: noArgs,
 		Short: "Change who can open the file",
 		Long: `Add or remove age recipients. A removed one can still open older versions in git's
 history: change the values themselves too.`,
@@ -204,18 +143,18 @@ history: change the values themselves too.`,
 			if len(add)+len(remove) == 0 {
 				return hint{err: errors.New("nothing to do: give --add or --remove with a recipient, age1…")}
 			}
-			_, _, file, _, err := a.secretsPath(cmd.Context())
+			at, err := a.target(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if err := sops.Rekey(cmd.Context(), file, sops.EnvFrom(a.environ), add, remove); err != nil {
+			if err := sops.Rekey(cmd.Context(), at.file, sops.EnvFrom(a.environ), add, remove); err != nil {
 				return err
 			}
-			doc, err := sops.Open(file, sops.EnvFrom(a.environ))
+			doc, err := sops.Open(at.file, sops.EnvFrom(a.environ))
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s is now encrypted for %s\n", file, strings.Join(doc.Recipients(), ", "))
+			fmt.Fprintf(a.out, "%s is now encrypted for %s\n", at.file, strings.Join(doc.Recipients(), ", "))
 			if len(remove) > 0 {
 				fmt.Fprintln(a.out, "git's history still holds the old values for the removed ones: change the values")
 			}
@@ -227,63 +166,16 @@ history: change the values themselves too.`,
 	return c
 }
 
-func (a *app) secretsCheckCmd() *cobra.Command {
+func (a *secretsCommand) checkCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Args: noArgs,
-		Short: "Check that every reference of every cluster has a value",
+		Use: "check [--cluster NAME | --process]", Args: noArgs,
+		Short: "Check that every reference has a value",
 		Long: `Open the secrets file of every cluster and look up each reference of its
-configuration and manifests. Names are printed, values never.
+configuration and manifests, then the same with what proxops.yaml refers to.
+With --cluster only that cluster is checked, with --process only proxops.yaml.
+Names are printed, values never.
 
 Exit status: 0, or 1 when a file does not open or a reference has no value.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.secretsCheck(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.check(cmd.Context()) },
 	}
-}
-
-func (a *app) secretsCheck(ctx context.Context) error {
-	s, err := a.session(ctx, true)
-	if err != nil {
-		return err
-	}
-	st := a.style(a.err)
-	bad := false
-	for _, name := range s.names {
-		good, err := a.checkCluster(ctx, s.repo, name)
-		if err != nil {
-			show.Problems(a.err, st, err)
-		}
-		bad = bad || !good
-	}
-	if bad {
-		return exit(1)
-	}
-	return nil
-}
-
-func (a *app) checkCluster(ctx context.Context, r *repo.Repo, name string) (good bool, err error) {
-	file, uses, err := r.SecretUses(ctx, name)
-	if err != nil {
-		return false, err
-	}
-	if file == "" {
-		fmt.Fprintf(a.out, "%s: has no secrets-file\n", name)
-		return true, nil
-	}
-	raw, err := r.Tree().ReadFile(file, 1<<20)
-	if err != nil {
-		return false, err
-	}
-	doc, err := sops.Decode(file, raw, sops.EnvFrom(a.environ))
-	if err != nil {
-		return false, err
-	}
-	good = true
-	for _, u := range uses {
-		state := "ok"
-		if errs := sops.CheckRefs(doc, []string{u.Ref}); len(errs) > 0 {
-			good, state = false, "MISSING"
-			err = errors.Join(err, fmt.Errorf("%s:%d:%d: %s: %w", u.File, u.Line, u.Col, u.Path, errs[0]))
-		}
-		fmt.Fprintf(a.out, "%s: %-8s %s  (%s:%d)\n", name, state, show.Clean(u.Ref), show.Clean(u.File), u.Line)
-	}
-	return good, err
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/proxops/proxops/internal/secret"
+	"github.com/proxops/proxops/internal/wire"
 )
 
 const (
@@ -184,6 +185,7 @@ func (a *auth) ask(ctx context.Context, password string) (*ticket, *Error) {
 	r := loginRequest(a.creds.User, password)
 	env, e := a.core.exchange(ctx, r, cred{})
 	if e != nil {
+		a.core.scrubber(wire.Params{{Key: "password", Value: wire.Hidden(secret.New(password))}}).err(e)
 		if e.Kind == KindUnauthorized {
 			e.Message = "the password of " + a.creds.User + " was refused"
 			e.Hint = "correct it; it is not sent again for a while, so that the account is not locked"

@@ -43,6 +43,7 @@ type core struct {
 	stats          counters
 	clockSkew      atomic.Int64 // server minus us, from Date headers
 	followed       taskSet
+	sent           sent
 }
 
 // New checks the configuration and makes a client. Nothing is sent yet.
@@ -191,6 +192,9 @@ func (c *core) authed(ctx context.Context, r request) (envelope, *Error) {
 			return envelope{}, e
 		}
 		env, e := c.exchange(ctx, r, cr)
+		if e != nil && r.isRead() { // of a write, its params are scrubbed too
+			c.scrubber(nil).err(e)
+		}
 		if e == nil || e.Status != http.StatusUnauthorized || fresh || !c.auth.renewable(cr) {
 			return env, e
 		}

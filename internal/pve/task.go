@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +73,7 @@ func (c *core) hook(ctx context.Context) func(TaskEvent) {
 // before doing any work are repeated a few times; with a digest, the storage's
 // as well, since PVE would notice a half-applied first try.
 func (c *Client) write(ctx context.Context, w write) (TaskResult, error) {
-	scrub := newScrubber(w.params, c.core.auth.creds)
+	scrub := c.core.scrubber(w.params)
 	for try := 1; ; try++ {
 		res, err := c.writeOnce(ctx, w, scrub)
 		res.Tail, res.Warnings = scrub.lines(res.Tail), scrub.lines(res.Warnings)
@@ -164,7 +165,7 @@ func (c *Client) recover(ctx context.Context, w write, since time.Time) (Task, b
 
 // Follow waits for a task's end, as the writing calls do.
 func (c *Client) Follow(ctx context.Context, u UPID) (TaskResult, error) {
-	return c.follow(ctx, write{method: "TASK", path: u.Type() + " " + u.ID(), node: u.Node()}, u, scrubber{})
+	return c.follow(ctx, write{method: "TASK", path: u.Type() + " " + u.ID(), node: u.Node()}, u, c.core.scrubber(nil))
 }
 
 func (c *Client) follow(ctx context.Context, w write, u UPID, scrub scrubber) (TaskResult, error) {
@@ -296,7 +297,7 @@ func (n *Node) templateCT(ctx context.Context, w write) (TaskResult, error) {
 	for time.Since(start) < n.client.core.taskTimeout {
 		t, ok, err := n.client.FindTask(ctx, n.name, w.vmid, w.task, start)
 		if err == nil && ok {
-			return n.client.follow(ctx, w, t.UPID, scrubber{})
+			return n.client.follow(ctx, w, t.UPID, n.client.core.scrubber(w.params))
 		}
 		var cfg row
 		if err := n.client.Get(ctx, n.guest(LXC, w.vmid, "config"), nil, &cfg); err == nil && cfg.yes("template") {
@@ -315,31 +316,47 @@ func (n *Node) templateCT(ctx context.Context, w write) (TaskResult, error) {
 }
 
 // scrubber removes secret values from texts of PVE, which may repeat what was
-// sent.
-type scrubber struct{ old []string }
+// sent, and hashes of passwords, whoever sent them.
+type scrubber struct{ sent *sent }
 
-func newScrubber(p wire.Params, c Credentials) scrubber {
-	var s scrubber
+// hashed is a password as crypt(3) hashes it.
+var hashed = regexp.MustCompile(`\$(?:1|2[abxy]?|5|6|7|y|gy)\$[./0-9A-Za-z$=,+-]{20,}`)
+
+// sent are the secrets that went to PVE so far: a later task's log, or another
+// guest's, may repeat them too.
+type sent struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// scrubber removes the credentials, the secrets among p and all others that
+// were or will be sent.
+func (c *core) scrubber(p wire.Params) scrubber {
+	c.sent.mu.Lock()
+	defer c.sent.mu.Unlock()
 	add := func(v string) {
-		if len(v) > 2 {
-			s.old = append(s.old, v)
+		if len(v) > 2 && !slices.Contains(c.sent.all, v) && !hashed.MatchString(v) {
+			c.sent.all = append(c.sent.all, v)
 		}
 	}
+	add(c.auth.creds.TokenSecret.Reveal())
+	add(c.auth.creds.Password.Reveal())
 	for _, x := range p {
 		if x.Value.IsSecret() {
 			add(x.Value.Reveal())
 		}
 	}
-	add(c.TokenSecret.Reveal())
-	add(c.Password.Reveal())
-	return s
+	slices.SortStableFunc(c.sent.all, func(a, b string) int { return len(b) - len(a) }) // one may stand in another
+	return scrubber{&c.sent}
 }
 
 func (s scrubber) text(t string) string {
-	for _, v := range s.old {
+	s.sent.mu.Lock()
+	defer s.sent.mu.Unlock()
+	for _, v := range s.sent.all {
 		t = strings.ReplaceAll(t, v, "(redacted)")
 	}
-	return t
+	return hashed.ReplaceAllString(t, "(redacted)")
 }
 
 func (s scrubber) lines(in []string) []string {

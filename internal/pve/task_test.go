@@ -276,6 +276,41 @@ func TestSecretsAreScrubbed(t *testing.T) {
 	}
 }
 
+// The same for answers to reads and logins, and for hashes of passwords that
+// another process had sent.
+func TestEchoesAreScrubbed(t *testing.T) {
+	hash := "$6$WMR3wrCPacn/8HL2$OKPGqbw3/DOBaGemwFWj1LH8a9.S6elem0.f532mVzTs6SrRKpdDKPM9z3/LNEddm/vodVJZHU9OqQ7mixKWq0"
+	for name, auth := range map[string]Credentials{"token": tokenAuth(), "ticket": passwordAuth()} {
+		c := inProcess(t, auth, func(r *http.Request) (*http.Response, error) {
+			_ = r.ParseForm()
+			said := r.Header.Get("Authorization") + r.Form.Get("password") + " " + hash
+			return reply(400, "no "+said, `{"data":null,"message":"got '`+said+`'","errors":{"password":"bad value '`+said+`'"}}`), nil
+		})
+		_, err := c.Version(background(t))
+		e, ok := As(err)
+		if text := fmt.Sprintf("%v %+v", err, e); !ok || strings.Contains(text, canary) || strings.Contains(text, "$6$") || !strings.Contains(text, "(redacted)") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// What one write sent does not come back in another's answer.
+func TestEarlierSecretsAreScrubbed(t *testing.T) {
+	said := ""
+	c := inProcess(t, tokenAuth(), func(r *http.Request) (*http.Response, error) {
+		_ = r.ParseForm()
+		said += r.Form.Get("password")
+		return reply(500, "no", `{"data":null,"message":"last time '`+said+`'"}`), nil
+	})
+	n := mustNode(t, c)
+	_, err := n.UpdateConfig(background(t), LXC, 200, wire.Params{{Key: "password", Value: wire.Hidden(secret.New("hunter2"))}}, "")
+	_, err2 := n.Start(background(t), LXC, 201)
+	_, err3 := c.Version(background(t))
+	if text := fmt.Sprint(err, err2, err3); strings.Contains(text, "hunter2") || strings.Count(text, "(redacted)") < 3 {
+		t.Error(text)
+	}
+}
+
 // A download whose answer is lost is found by its file's name.
 func TestLostDownloadIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
