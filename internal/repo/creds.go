@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
@@ -97,6 +98,46 @@ func (l *loader) exclusive(c *Cluster, doc SecretsFile) {
 	}
 	l.settle(c, in, "secrets", "secrets: name the entries of "+e.SecretsFile+" to use, either pve.token (user@realm!id=UUID), or pve.user with pve.token-id and pve.token, or pve.user with pve.password; a cluster with a secrets-file uses no other credentials")
 	c.Secrets.GitToken = got["secrets.git.token"]
+	if names := l.view.disagreeing(); slices.Contains(names, l.name) {
+		line, col := e.place("secrets.git.token")
+		l.add(yamldoc.Problem{File: e.File, Line: line, Col: col, Path: "pve.clusters." + l.name + ".secrets.git.token",
+			Text: fmt.Sprintf("clusters %s resolve to different git tokens, and there is one git.url: make them the same", quoteAll(names))})
+	}
+}
+
+// gitTokens are the git tokens that clusters resolve to. One that cannot be
+// resolved is left out: Load tells of it.
+func (v *view) gitTokens() map[string]secret.Text {
+	v.tokenOnce.Do(func() {
+		v.tokens = map[string]secret.Text{}
+		for name, c := range v.configs {
+			e := c.entry
+			if e == nil || e.refs.gitToken == "" || e.SecretsFile == "" || c.broken("secrets-file") {
+				continue
+			}
+			doc, err := v.openSecrets(e)
+			if err != nil {
+				continue
+			}
+			if t, err := doc.Lookup("secrets." + e.refs.gitToken); err == nil {
+				v.tokens[name] = t
+			}
+		}
+	})
+	return v.tokens
+}
+
+// disagreeing lists the clusters with a git token when not all have the same
+// one: which is meant cannot be known.
+func (v *view) disagreeing() []string {
+	tokens := v.gitTokens()
+	names := sorted(tokens)
+	for _, n := range names {
+		if tokens[n].Reveal() != tokens[names[0]].Reveal() {
+			return names
+		}
+	}
+	return nil
 }
 
 // bootstrap takes the environment, over proxops.yaml.

@@ -88,9 +88,8 @@ type Repo struct {
 	state    gitrepo.State
 	entries  map[string]*yamldoc.Node // pve.clusters of proxops.yaml
 
-	mu       sync.Mutex
-	view     *view // what was read of tree; nil until needed
-	gitToken secret.Text
+	mu   sync.Mutex
+	view *view // what was read of tree; nil until needed
 }
 
 // Open finds proxops.yaml and the repository. In local mode (a work tree) the
@@ -187,6 +186,10 @@ func (r *Repo) openMirror() error {
 // fails the last good tree stays and the state says why and since when. In
 // local mode the work tree is looked at afresh.
 func (r *Repo) Sync(ctx context.Context) gitrepo.State {
+	var token secret.Text
+	if r.mirror != nil {
+		token = r.gitToken()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mirror == nil {
@@ -198,10 +201,6 @@ func (r *Repo) Sync(ctx context.Context) gitrepo.State {
 		return gitrepo.State{Tree: tree}
 	}
 	g := r.settings.Git
-	token := r.gitToken
-	if token.Empty() {
-		token = g.Token
-	}
 	r.state = r.mirror.Update(ctx, gitrepo.Auth{Token: token, SSHKey: g.SSHKey, KnownHosts: g.KnownHosts, CAFile: g.CAFile})
 	if r.state.Tree != nil {
 		r.tree, r.view = r.state.Tree, nil
@@ -272,47 +271,19 @@ func (r *Repo) LoadAll(ctx context.Context, names ...string) ([]Loaded, error) {
 		}
 		out[i] = Loaded{Name: name, Cluster: c, Err: err}
 	}
-	r.agreeOnGitToken(out)
 	return out, nil
 }
 
-// agreeOnGitToken keeps the one git token that the clusters resolve to, for
-// the next Sync. Two different ones stop the clusters that name them: which
-// one is meant cannot be known.
-func (r *Repo) agreeOnGitToken(all []Loaded) {
-	first := -1
-	conflict := false
-	for i, l := range all {
-		if l.Cluster == nil || l.Cluster.Secrets.GitToken.Empty() {
-			continue
-		}
-		if first < 0 {
-			first = i
-		} else if l.Cluster.Secrets.GitToken.Reveal() != all[first].Cluster.Secrets.GitToken.Reveal() {
-			conflict = true
+// gitToken is what to fetch with: the one that the clusters of the last good
+// commit resolve to, else that of the environment or proxops.yaml, as for the
+// first clone.
+func (r *Repo) gitToken() secret.Text {
+	if v, err := r.look(); err == nil && !r.opts.NoSecrets && len(v.disagreeing()) == 0 {
+		for _, t := range v.gitTokens() { // all are the same
+			return t
 		}
 	}
-	if first < 0 {
-		return
-	}
-	if !conflict {
-		r.mu.Lock()
-		r.gitToken = all[first].Cluster.Secrets.GitToken
-		r.mu.Unlock()
-		return
-	}
-	var named []string
-	for _, l := range all {
-		if l.Cluster != nil && !l.Cluster.Secrets.GitToken.Empty() {
-			named = append(named, l.Name)
-		}
-	}
-	for i, l := range all {
-		if slices.Contains(named, l.Name) {
-			all[i] = Loaded{Name: l.Name, Err: yamldoc.Problems{{File: l.Cluster.Config.File, Path: "pve.clusters." + l.Name + ".secrets.git.token",
-				Text: fmt.Sprintf("clusters %s resolve to different git tokens, and there is one git.url: make them the same", quoteAll(named))}}}
-		}
-	}
+	return r.settings.Git.Token
 }
 
 // Removals asks git who removed the declarations of vmids from a cluster.

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,5 +151,30 @@ func TestGitTokensMustAgree(t *testing.T) {
 		if !strings.Contains(got[name], "clusters lab, prod resolve to different git tokens") || strings.Contains(got[name], "canary") {
 			t.Errorf("%s: %s", name, got[name])
 		}
+		// A command that loads one cluster alone says so too.
+		if _, err := open(t, dir, func(o *Options) { o.Env = env }).Load(t.Context(), name); err == nil || !strings.Contains(err.Error(), "different git tokens") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The secrets of the last good commit win over what the first clone was made
+// with.
+func TestGitTokenOfAFetch(t *testing.T) {
+	dir, env := encrypted(t, "      secrets: {pve: {token: whole}, git: {token: git}}\n", nil)
+	with := maps.Clone(env)
+	with["PROXOPS_GIT_TOKEN"] = "first-clone"
+	r := open(t, dir, func(o *Options) { o.Env = with })
+	c, err := r.Load(t.Context(), "prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.gitToken(); got.Empty() || got.Reveal() != c.Secrets.GitToken.Reveal() {
+		t.Errorf("not the token of the secrets file: %v", got)
+	}
+	delete(with, "SOPS_AGE_KEY")
+	delete(with, "SOPS_AGE_KEY_FILE")
+	if got := open(t, dir, func(o *Options) { o.Env = with }).gitToken(); got.Reveal() != "first-clone" {
+		t.Error("without an age key the token of the environment is not used")
 	}
 }

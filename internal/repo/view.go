@@ -14,6 +14,7 @@ import (
 
 	"github.com/proxops/proxops/internal/gitrepo"
 	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/secret"
 	"github.com/proxops/proxops/internal/yamldoc"
 )
 
@@ -26,6 +27,9 @@ type view struct {
 
 	mu    sync.Mutex
 	files map[string]*document
+
+	tokenOnce sync.Once
+	tokens    map[string]secret.Text // see gitTokens
 }
 
 // document is one parsed manifest file.
