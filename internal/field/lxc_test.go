@@ -145,3 +145,23 @@ func TestUnmadeVolume(t *testing.T) {
 		}
 	}
 }
+
+// A volume that waits to be removed still fills its slot: a create form in
+// extra does not go there either.
+func TestExtraOverAPendingRemoval(t *testing.T) {
+	v, g := load(t, "extra: {sata1: 'lvm:8'}"), guest("sata1: lvm:vm-1-disk-3,size=8G\n-sata1")
+	g.Running = true
+	want := "anomaly extra.sata1: the volume in sata1 waits to be removed at the next restart; the slot is not free"
+	if got := show(Diff(v.shape(), g)); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Another medium goes into a CD drive, and never where the cloud-init drive is.
+func TestExtraOverACloudInitDrive(t *testing.T) {
+	v, g := load(t, "extra: {sata1: 'local:iso/b.iso,media=cdrom'}"), guest("sata1: lvm:vm-1-cloudinit,media=cdrom,size=4M")
+	want := "anomaly extra.sata1: sata1 holds lvm:vm-1-cloudinit, the manifest wants local:iso/b.iso; a live volume is not replaced"
+	if got := show(Diff(v.shape(), g)); got != want {
+		t.Errorf("got %s", got)
+	}
+}
