@@ -90,21 +90,47 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	cfg.Prefix = "/" + strings.Trim(cfg.Prefix, "/")
 	cfg.Lease = max(cfg.Lease.Round(time.Second), 2*time.Second)
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.User, Password: cfg.Password.Reveal(), Logger: zap.NewNop(),
-		DialTimeout: 5 * time.Second, DialKeepAliveTime: max(cfg.Lease/3, time.Second), DialKeepAliveTimeout: max(cfg.Lease/3, time.Second),
+	c := &Coordinator{cfg: cfg, log: cfg.Log, wake: make(chan struct{}), owned: map[string]*owned{},
+		litter: map[string]int64{}, orphaned: map[string]time.Time{}}
+	if cfg.User != "" {
+		return c, nil // a client logs in as it is made, so Run makes it
+	}
+	return c, c.dial()
+}
+
+// dial makes the client. With a login it asks etcd for up to five seconds.
+func (c *Coordinator) dial() (err error) {
+	c.client, err = clientv3.New(clientv3.Config{
+		Endpoints: c.cfg.Endpoints, TLS: c.cfg.TLS, Username: c.cfg.User, Password: c.cfg.Password.Reveal(), Logger: zap.NewNop(),
+		DialTimeout: 5 * time.Second, DialKeepAliveTime: max(c.cfg.Lease/3, time.Second), DialKeepAliveTimeout: max(c.cfg.Lease/3, time.Second),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("coordination.etcd: %w", err)
+		return fmt.Errorf("coordination.etcd: %w", err)
 	}
-	return &Coordinator{cfg: cfg, log: cfg.Log, client: client, wake: make(chan struct{}), owned: map[string]*owned{},
-		litter: map[string]int64{}, orphaned: map[string]time.Time{}}, nil
+	return nil
+}
+
+// login makes the client, however long etcd is away, and says why it waits.
+func (c *Coordinator) login(ctx context.Context) {
+	told := ""
+	for ctx.Err() == nil && c.client == nil {
+		if err := c.dial(); err != nil {
+			if told != err.Error() {
+				c.log.Error("etcd takes no login: no cluster is reconciled by this agent", "user", c.cfg.User, "err", err)
+				told = err.Error()
+			}
+			pause(ctx, time.Second)
+		}
+	}
 }
 
 // Run keeps the lease and follows what the other agents do, until ctx ends.
 // Then it gives everything back, so that others need not wait for the lease to
 // run out.
 func (c *Coordinator) Run(ctx context.Context) error {
+	if c.login(ctx); c.client == nil {
+		return nil
+	}
 	defer func() { _ = c.client.Close() }()
 	var wg sync.WaitGroup
 	defer wg.Wait()
