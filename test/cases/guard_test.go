@@ -94,13 +94,17 @@ func (l *lab) guardRequest(before census, r pvesim.RequestEntry) {
 	for key := range r.Params {
 		value := r.Params.Str(key)
 		was := before.guests[id][key]
-		first, _, _ := strings.Cut(value, ",")
-		_, amount, volume := strings.Cut(first, ":")
-		creates := volume && (amount == "cloudinit" || strings.Trim(amount, "0123456789.") == "") && slotted(key)
-		if creates && was != "" && !strings.HasPrefix(was, "none") {
+		if createForm(key, value) && was != "" && !strings.HasPrefix(was, "none") && !createForm(key, was) {
 			l.Errorf("%s %s sends the create form %s=%s over %s", r.Method, r.Path, key, value, was)
 		}
 	}
+}
+
+// createForm reports whether a slot's text makes PVE allocate a volume.
+func createForm(key, text string) bool {
+	first, _, _ := strings.Cut(text, ",")
+	_, amount, volume := strings.Cut(first, ":")
+	return volume && (amount == "cloudinit" || strings.Trim(amount, "0123456789.") == "") && slotted(key)
 }
 
 func slotted(key string) bool {
