@@ -165,3 +165,18 @@ func TestExtraOverACloudInitDrive(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A create form in extra over a drive of another kind is an anomaly.
+func TestExtraOverAnotherKind(t *testing.T) {
+	for _, c := range []struct{ extra, live string }{
+		{"lvm:8", "lvm:vm-1-cloudinit,media=cdrom,size=4M"},
+		{"lvm:cloudinit", "lvm:vm-1-disk-3,size=8G"},
+		{"lvm:8", "lvm:iso/a.iso,media=cdrom,size=8G"},
+	} {
+		v, g := load(t, "extra: {sata1: '"+c.extra+"'}"), guest("sata1: "+c.live)
+		holds, _, _ := strings.Cut(c.live, ",")
+		if got := show(Diff(v.shape(), g)); !strings.HasPrefix(got, "anomaly extra.sata1: sata1 holds "+holds) {
+			t.Errorf("%s over %s: got %s", c.extra, c.live, got)
+		}
+	}
+}
