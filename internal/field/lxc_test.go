@@ -180,3 +180,11 @@ func TestExtraOverAnotherKind(t *testing.T) {
 		}
 	}
 }
+
+// What only a create form carries is not written over a live volume.
+func TestExtraImportsOnce(t *testing.T) {
+	v, g := load(t, "extra: {sata1: 'lvm:0,import-from=local:import/a.qcow2,format=raw'}"), guest("sata1: lvm:vm-1-disk-3,size=8G")
+	if got := show(Diff(v.shape(), g)); got != "" {
+		t.Errorf("got %s", got)
+	}
+}
