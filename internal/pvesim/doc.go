@@ -34,6 +34,7 @@
 //	cluster_*.go                  /cluster: status, resources with their lag, nextid, options, tags, HA
 //	conf.go, conf_load.go         PVE's guest config files: parser, printer, a state from a directory of them
 //	conf_estate.go, conf_snapshot.go   random estates; a state from a cluster's answers
+//	snapshot.go                   snapshots of either kind of guest
 //	qemu_create.go, qemu_alloc.go VMs: making them, and the volumes of their drives
 //	qemu_update.go, qemu_pending.go   changes of a config: checks, the pending section, what hotplugs
 //	qemu_keys.go, qemu_drive.go, qemu_perm.go   keys and what they need; drives and unused volumes; rights

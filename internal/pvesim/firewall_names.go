@@ -9,18 +9,17 @@ import (
 // The names of a guest's firewall: aliases of addresses, and sets of them.
 
 // address is an address or network as the firewall keeps it; the first address of a network may have bits of the host set.
-func address(text string) (cidr string, version int, err error) {
+func address(text string) (string, error) {
 	if p, err := netip.ParsePrefix(text); err == nil {
-		text = p.Masked().String()
 		if p.IsSingleIP() {
-			text = p.Addr().String()
+			return p.Addr().String(), nil
 		}
-		return text, ipVersion(text), nil
+		return p.Masked().String(), nil
 	}
 	if a, err := netip.ParseAddr(text); err == nil {
-		return a.String(), ipVersion(text), nil
+		return a.String(), nil
 	}
-	return "", 0, die("invalid IP address or network '%s'", text)
+	return "", die("invalid IP address or network '%s'", text)
 }
 
 func (e *FirewallEntry) row(digest string) map[string]any {
@@ -66,7 +65,7 @@ func (w *World) firewallAddAlias(r *Request) (any, error) {
 	if f.Aliases[name] != nil {
 		return nil, paramErr("name", "alias '%s' already exists", r.P.Str("name"))
 	}
-	cidr, _, err := address(r.P.Str("cidr"))
+	cidr, err := address(r.P.Str("cidr"))
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +82,7 @@ func (w *World) firewallSetAlias(r *Request) (any, error) {
 	if f.Aliases[name] == nil {
 		return nil, paramErr("name", "no such alias")
 	}
-	cidr, _, err := address(r.P.Str("cidr"))
+	cidr, err := address(r.P.Str("cidr"))
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +193,7 @@ func (w *World) firewallAddIP(r *Request) (any, error) {
 		if f.Aliases[strings.ToLower(strings.TrimPrefix(cidr, "guest/"))] == nil {
 			return nil, die("no such alias '%s'", cidr)
 		}
-	} else if cidr, _, err = address(cidr); err != nil {
+	} else if cidr, err = address(cidr); err != nil {
 		return nil, err
 	}
 	switch {

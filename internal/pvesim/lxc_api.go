@@ -34,7 +34,7 @@ func lxcRoutes() []route {
 		{"POST", ct + "/migrate", (*World).lxcMigrate},
 		{"GET", ct + "/snapshot", (*World).lxcSnapshots},
 		{"POST", ct + "/snapshot", (*World).lxcSnapshotCreate},
-		{"GET", ct + "/snapshot/{snapname}", (*World).lxcSnapshotIndex},
+		{"GET", ct + "/snapshot/{snapname}", (*World).snapshotIndex},
 		{"DELETE", ct + "/snapshot/{snapname}", (*World).lxcSnapshotDelete},
 		{"GET", ct + "/snapshot/{snapname}/config", (*World).lxcSnapshotConfig},
 		{"PUT", ct + "/snapshot/{snapname}/config", (*World).lxcSnapshotUpdate},

@@ -6,86 +6,16 @@ import (
 	"time"
 )
 
-// section is a snapshot's section with the keys that the state keeps apart.
-func (s *Snapshot) section() Section {
-	c := s.Config.Clone()
-	if s.Parent != "" {
-		c["parent"] = s.Parent
-	}
-	if s.Description != "" {
-		c["description"] = s.Description
-	}
-	if !s.Time.IsZero() {
-		c["snaptime"] = decimal(int(s.Time.Unix()))
-	}
-	if s.State != "" {
-		c["snapstate"] = s.State
-	}
-	if s.VMState != "" {
-		c["vmstate"] = s.VMState
-	}
-	return c
-}
-
-// snapshotConfig is what a snapshot keeps of a config: all but what belongs to the moment and what is unused.
-func snapshotConfig(s Section) Section {
-	c := Section{}
-	for k, v := range s {
-		switch k {
-		case "lock", "description", "parent", "snaptime", "snapstate", "vmstate":
-		default:
-			if !indexed(k, "unused") {
-				c[k] = v
-			}
-		}
-	}
-	return c
-}
-
 func (w *World) lxcSnapshots(r *Request) (any, error) {
 	g, err := w.guest(kindLXC, r.Node, r.VMID)
 	if err != nil {
 		return nil, err
 	}
-	out := []map[string]any{}
-	for _, s := range g.Snapshots {
-		row := map[string]any{"name": s.Name, "description": "", "snaptime": s.Time.Unix()}
-		if s.Description != "" {
-			row["description"] = s.Description + "\n"
-		}
-		if s.Parent != "" {
-			row["parent"] = s.Parent
-		}
-		if s.State != "" {
-			row["snapstate"] = s.State
-		}
-		out = append(out, row)
-	}
-	now := map[string]any{"name": "current", "description": "You are here!", "digest": g.Digest(), "running": bit(g.Running)}
-	if p := g.Config["parent"]; p != "" {
-		now["parent"] = p
-	}
-	return append(out, now), nil
-}
-
-func (w *World) lxcSnapshotIndex(r *Request) (any, error) {
-	return []map[string]any{{"cmd": "rollback"}, {"cmd": "config"}}, nil
-}
-
-func (r *Request) ctSnapshot() (*Guest, *Snapshot, error) {
-	g, err := r.w.guest(kindLXC, r.Node, r.VMID)
-	if err != nil {
-		return nil, nil, err
-	}
-	s := g.snapshot(r.P.Str("snapname"))
-	if s == nil {
-		return nil, nil, die("snapshot '%s' does not exist", r.P.Str("snapname"))
-	}
-	return g, s, nil
+	return g.snapshotRows(), nil
 }
 
 func (w *World) lxcSnapshotConfig(r *Request) (any, error) {
-	g, s, err := r.ctSnapshot()
+	g, s, err := r.snapshot(kindLXC)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +27,7 @@ func (w *World) lxcSnapshotConfig(r *Request) (any, error) {
 
 func (w *World) lxcSnapshotUpdate(r *Request) (any, error) {
 	return nil, r.LockGuest(kindLXC, r.VMID, func() error {
-		g, s, err := r.ctSnapshot()
+		g, s, err := r.snapshot(kindLXC)
 		if err != nil {
 			return err
 		}
@@ -184,31 +114,15 @@ func (w *World) lxcSnapshotDelete(r *Request) (any, error) {
 			if s == nil {
 				return die("snapshot '%s' does not exist", name)
 			}
-			a.dropSnapshot(g, s)
+			var volids []string
+			for _, m := range mounts(s.Config, false) {
+				volids = append(volids, m.volume())
+			}
+			a.forgetSnapshot(g, s, volids)
+			a.touch(g)
 			return a.Work(allocTime)
 		})
 	}), nil
-}
-
-// dropSnapshot forgets a snapshot; those that came after it get its parent.
-func (a *Actor) dropSnapshot(g *Guest, s *Snapshot) {
-	for _, m := range mounts(s.Config, false) {
-		if v := a.w.volume(a.Node, m.volume()); v != nil {
-			v.Snapshots = slices.DeleteFunc(v.Snapshots, func(n string) bool { return n == s.Name })
-		}
-	}
-	g.Snapshots = slices.DeleteFunc(g.Snapshots, func(o *Snapshot) bool { return o == s })
-	for _, o := range g.Snapshots {
-		if o.Parent == s.Name {
-			o.Parent = s.Parent
-		}
-	}
-	if g.Config["parent"] == s.Name {
-		if g.Config["parent"] = s.Parent; s.Parent == "" {
-			delete(g.Config, "parent")
-		}
-	}
-	a.touch(g)
 }
 
 func (w *World) lxcRollback(r *Request) (any, error) {

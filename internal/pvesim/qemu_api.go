@@ -38,7 +38,7 @@ func qemuRoutes() []route {
 		{"POST", vm + "/migrate", (*World).qemuMigrate},
 		{"GET", vm + "/snapshot", (*World).qemuSnapshots},
 		{"POST", vm + "/snapshot", (*World).qemuSnapshotCreate},
-		{"GET", vm + "/snapshot/{snapname}", (*World).qemuSnapshotIndex},
+		{"GET", vm + "/snapshot/{snapname}", (*World).snapshotIndex},
 		{"DELETE", vm + "/snapshot/{snapname}", (*World).qemuSnapshotDelete},
 		{"GET", vm + "/snapshot/{snapname}/config", (*World).qemuSnapshotConfig},
 		{"PUT", vm + "/snapshot/{snapname}/config", (*World).qemuSnapshotSet},

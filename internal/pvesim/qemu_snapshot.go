@@ -6,20 +6,6 @@ import (
 	"time"
 )
 
-// qemuSnapshotSection is what of a config goes into a snapshot, and comes back: everything but locks, unused volumes, the description and
-// what belongs to the snapshots themselves.
-func qemuSnapshotSection(conf Section) Section {
-	out := Section{}
-	for k, v := range conf {
-		switch {
-		case slices.Contains([]string{"lock", "description", "parent", "vmstate", "snapstate", "snaptime"}, k), family(k) == "unused":
-		default:
-			out[k] = v
-		}
-	}
-	return out
-}
-
 // snapshotDrives are the volumes that a snapshot of a config includes.
 func snapshotDrives(conf Section) []*drive {
 	var out []*drive
@@ -108,29 +94,6 @@ func (w *World) qemuSnapshots(r *Request) (any, error) {
 	return g.snapshotRows(), nil
 }
 
-// snapshotRows lists snapshots, and the present state as the last.
-func (g *Guest) snapshotRows() []map[string]any {
-	out := []map[string]any{}
-	for _, s := range g.Snapshots {
-		row := map[string]any{"name": s.Name, "snaptime": s.Time.Unix(), "description": s.Description}
-		if g.Kind == kindQemu {
-			row["vmstate"] = bit(s.VMState != "")
-		}
-		if s.Parent != "" {
-			row["parent"] = s.Parent
-		}
-		if s.State != "" {
-			row["snapstate"] = s.State
-		}
-		out = append(out, row)
-	}
-	cur := map[string]any{"name": "current", "description": "You are here!", "digest": g.Digest(), "running": bit(g.Running)}
-	if p := g.Config["parent"]; p != "" {
-		cur["parent"] = p
-	}
-	return append(out, cur)
-}
-
 func (w *World) qemuSnapshotCreate(r *Request) (any, error) {
 	vmid, name, description, state := r.VMID, r.P.Str("snapname"), r.P.Str("description"), r.P.Bool("vmstate")
 	if l := strings.ToLower(name); l == "current" || l == "pending" {
@@ -161,7 +124,7 @@ func (a *Actor) qemuSnapshot(g *Guest, name, description string, state bool) err
 	case !a.w.canSnapshot(g, g.Config):
 		return die("snapshot feature is not available")
 	}
-	s := &Snapshot{Name: name, Config: qemuSnapshotSection(g.Config), Parent: g.Config["parent"], Description: description, Time: time.Now()}
+	s := &Snapshot{Name: name, Config: snapshotConfig(g.Config), Parent: g.Config["parent"], Description: description, Time: time.Now()}
 	if state && g.Running {
 		if err := a.qemuSaveState(g, s.Config, name, ""); err != nil {
 			return err
@@ -209,25 +172,8 @@ func (a *Actor) qemuSaveState(g *Guest, conf Section, name, storage string) erro
 	return nil
 }
 
-// withSnapshot finds the snapshot that a path names.
-func (r *Request) withSnapshot() (*Guest, *Snapshot, error) {
-	g, err := r.w.guest(kindQemu, r.Node, r.VMID)
-	if err != nil {
-		return nil, nil, err
-	}
-	s := g.snapshot(r.P.Str("snapname"))
-	if s == nil {
-		return nil, nil, die("snapshot '%s' does not exist", r.P.Str("snapname"))
-	}
-	return g, s, nil
-}
-
-func (w *World) qemuSnapshotIndex(*Request) (any, error) {
-	return []map[string]any{{"cmd": "rollback"}, {"cmd": "config"}}, nil
-}
-
 func (w *World) qemuSnapshotConfig(r *Request) (any, error) {
-	_, s, err := r.withSnapshot()
+	_, s, err := r.snapshot(kindQemu)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +197,7 @@ func (w *World) qemuSnapshotSet(r *Request) (any, error) {
 		return nil, nil
 	}
 	return nil, r.LockGuest(kindQemu, r.VMID, func() error {
-		g, s, err := r.withSnapshot()
+		g, s, err := r.snapshot(kindQemu)
 		if err != nil {
 			return err
 		}
@@ -306,7 +252,7 @@ func (a *Actor) qemuRollbackTo(g *Guest, s *Snapshot, start bool) error {
 		}
 		g.Running, g.Suspended, g.PID = false, false, 0
 	}
-	conf := qemuSnapshotSection(s.Config)
+	conf := snapshotConfig(s.Config)
 	kept := map[string]bool{}
 	for _, d := range snapshotDrives(s.Config) {
 		kept[d.file()] = true
@@ -357,28 +303,16 @@ func (w *World) qemuSnapshotDelete(r *Request) (any, error) {
 }
 
 func (a *Actor) qemuDropSnapshot(g *Guest, s *Snapshot) error {
-	for _, d := range snapshotDrives(s.Config) {
-		if v := a.w.volume(a.Node, d.file()); v != nil {
-			v.Snapshots = slices.DeleteFunc(v.Snapshots, func(n string) bool { return n == s.Name })
-		}
-	}
 	if s.VMState != "" {
 		if err := a.free(s.VMState); err != nil {
 			return err
 		}
 	}
-	for _, other := range g.Snapshots {
-		if other.Parent == s.Name {
-			other.Parent = s.Parent
-		}
+	var volids []string
+	for _, d := range snapshotDrives(s.Config) {
+		volids = append(volids, d.file())
 	}
-	if g.Config["parent"] == s.Name {
-		delete(g.Config, "parent")
-		if s.Parent != "" {
-			g.Config["parent"] = s.Parent
-		}
-	}
-	g.Snapshots = slices.DeleteFunc(g.Snapshots, func(o *Snapshot) bool { return o == s })
+	a.forgetSnapshot(g, s, volids)
 	qemuSaved(g)
 	return a.Work(allocTime)
 }
