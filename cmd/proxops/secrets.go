@@ -24,8 +24,10 @@ sops program writes opens here, and the reverse. Plaintext is never written
 to a disk where a directory in memory can be had.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.PersistentFlags().BoolVar(&s.process, "process", false, "the agent's own secrets (secrets-file in proxops.yaml) instead of a cluster's")
 	c.AddCommand(s.initCmd(), s.editCmd(), s.setCmd(), s.rekeyCmd(), s.checkCmd())
+	for _, sub := range c.Commands() {
+		sub.Flags().BoolVar(&s.process, "process", false, "the agent's own secrets (secrets-file in proxops.yaml) instead of a cluster's")
+	}
 	return c
 }
 
