@@ -28,7 +28,8 @@ Ctrl-C starts nothing more and leaves running tasks to PVE; a second one quits
 at once.
 
 Exit status: 0 done (tasks that ended with warnings included), 1 a cluster
-broke off, an object has an error or an action failed. With -n as diff.`,
+broke off, an object has an error or could not be looked at (unknown), or an
+action failed. With -n as diff.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkFormat(output); err != nil {
 				return err
@@ -91,7 +92,7 @@ func (a *app) apply(ctx context.Context, s *session, diff bool, vanished []strin
 	live.Close()
 	show.Applied(a.out, st, reports, diff)
 	for _, r := range reports {
-		if r.Failed() {
+		if r.Failed() || r.Unread() > 0 {
 			return exit(1)
 		}
 	}

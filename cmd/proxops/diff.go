@@ -26,7 +26,8 @@ func (a *app) diffCmd() *cobra.Command {
 		Long: `Read every cluster and print the plan that apply would run.
 
 Exit status: 0 nothing to do, 2 there are actions, 1 a cluster or an object has
-an error. Anomalies, busy guests and deletes held back alone are 0.`,
+an error or could not be looked at (unknown). Anomalies, busy guests and deletes
+held back alone are 0.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkFormat(output); err != nil {
 				return err

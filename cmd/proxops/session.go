@@ -102,11 +102,11 @@ func (s *session) cycles(ctx context.Context, with func(name string, o *reconcil
 }
 
 // diffCode is the exit code of diff and apply -n: 1 if a cluster or an object
-// has an error, else 2 if there are actions, else 0.
+// has an error or could not be looked at, else 2 if there are actions, else 0.
 func diffCode(reports []reconcile.Report) error {
 	code := exit(0)
 	for _, r := range reports {
-		if r.Failed() {
+		if r.Failed() || r.Unread() > 0 {
 			return exit(1)
 		}
 		if len(r.Plan.Actions) > 0 {

@@ -26,7 +26,8 @@ With --remote a running daemon is asked instead; the token of its listen-auth
 comes from PROXOPS_LISTEN_AUTH, and --ca-file names the authority of its
 certificate.
 
-Exit status: 0, or 1 when a cluster or an object has an error.`,
+Exit status: 0, or 1 when a cluster or an object has an error or could not be
+looked at.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return hint{err: fmt.Errorf("--output: %q is not one of text, json", output)}
@@ -62,7 +63,7 @@ func (a *app) statusOf(reports []reconcile.Report) error {
 
 func statusCode(reports []reconcile.Report) error {
 	for _, r := range reports {
-		if r.Failed() {
+		if r.Failed() || r.Unread() > 0 {
 			return exit(1)
 		}
 	}

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/proxops/proxops/internal/plan"
@@ -34,11 +35,6 @@ func (w *worker) power(ctx context.Context, n *pve.Node, vmid int, step plan.Pow
 	}
 	if !step.Start || running {
 		return nil
-	}
-	// A guest that was just taken down is brought up whatever happens to ctx,
-	// unless the cluster is somebody else's by now.
-	if step.Stop && !fenced(ctx) {
-		ctx = context.WithoutCancel(ctx)
 	}
 	if err := w.took(n.Start(ctx, t, vmid)); err != nil {
 		if step.Stop {
@@ -116,7 +112,7 @@ func (w *worker) shutdown(ctx context.Context, n *pve.Node, t pve.GuestType, vmi
 // beginDisruption waits for a place among the guests that may be down at a
 // time. After one failed no other is taken down: what broke it may break them
 // all.
-func (w *worker) beginDisruption(ctx context.Context) error {
+func (w *worker) beginDisruption(ctx context.Context, a plan.Action) error {
 	if w.disrupted {
 		return nil
 	}
@@ -127,6 +123,9 @@ func (w *worker) beginDisruption(ctx context.Context) error {
 		return errInterrupted
 	case <-w.o.Stop:
 		return errInterrupted
+	}
+	if a.Windowed && !w.o.WindowOpen() {
+		return errors.New("not started: the restart window has closed, the next one decides")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,6 +24,9 @@ type Options struct {
 	MaxDisruptions int                       // running guests taken down at a time [1]
 	Shutdown       time.Duration             // how long a guest may take to shut down [3m]
 	Shared         func(storage string) bool // whether a storage is one for all nodes; nil = none is
+	// WindowOpen says whether the restart window is open at this moment: no
+	// guest that is bound to it is taken down after its end. nil = it is.
+	WindowOpen func() bool
 	// Stop, once closed, starts nothing more; what runs is followed to its end.
 	// nil = only the context stops a run.
 	Stop <-chan struct{}
@@ -122,6 +125,18 @@ func fenced(ctx context.Context) bool {
 	return ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrFenced)
 }
 
+// outlasting gives a context that goes on after ctx has ended, unless that is
+// because of ErrFenced.
+func outlasting(ctx context.Context) (context.Context, func()) {
+	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if fenced(ctx) {
+			end(ErrFenced)
+		}
+	})
+	return out, func() { stop(); end(nil) }
+}
+
 func (o Options) defaults() Options {
 	if o.Parallel <= 0 {
 		o.Parallel = 4
@@ -134,6 +149,9 @@ func (o Options) defaults() Options {
 	}
 	if o.Shutdown <= 0 {
 		o.Shutdown = 3 * time.Minute
+	}
+	if o.WindowOpen == nil {
+		o.WindowOpen = func() bool { return true }
 	}
 	if o.Shared == nil {
 		o.Shared = func(string) bool { return false }
@@ -205,11 +223,7 @@ func (r *run) chain(ctx context.Context, indexes []int) {
 			broken = err
 			continue
 		}
-		actx := ctx
-		if comesBack {
-			actx = context.WithoutCancel(ctx)
-		}
-		res := r.one(actx, w, i, a)
+		res := r.one(ctx, w, i, a)
 		if res.Outcome != Done && res.Outcome != Warned && !(a.RootOnly && a.Verb == plan.Update) {
 			broken = fmt.Errorf("an earlier step of this object did not succeed: %s", a.Verb)
 		}
@@ -222,7 +236,7 @@ func (r *run) one(ctx context.Context, w *worker, i int, a plan.Action) ActionRe
 		return r.end(i, ActionResult{Action: a, Outcome: Failed, Err: fmt.Errorf("not sent: %s", a.Refused)})
 	}
 	if a.Disrupts {
-		if err := w.beginDisruption(ctx); err != nil {
+		if err := w.beginDisruption(ctx, a); err != nil {
 			return r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: err})
 		}
 	}
@@ -239,6 +253,11 @@ func (r *run) one(ctx context.Context, w *worker, i int, a plan.Action) ActionRe
 	hooked := pve.WithTaskHook(ctx, func(e pve.TaskEvent) {
 		r.event(Event{Kind: Progress, Index: i, Action: a, UPID: string(e.UPID), Elapsed: e.Elapsed, Lines: e.Lines})
 	})
+	if a.Disrupts && a.Verb != plan.Migrate { // the guest is to run again, whatever happens to ctx
+		var cancel func()
+		hooked, cancel = outlasting(hooked)
+		defer cancel()
+	}
 	w.res = ActionResult{Action: a, Started: start}
 	w.settle(explained(w.do(hooked, a), a))
 	w.res.Took = time.Since(start)

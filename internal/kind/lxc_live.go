@@ -104,7 +104,7 @@ func (c *LXC) Undeclared(live *field.Guest) []field.Anomaly {
 		case isBind(text) && c.BindMounts != nil:
 			out = append(out, undeclared("bind-mounts", key, text, "declare it with slot: "+key+", or remove it in PVE"))
 		case !isBind(text) && c.MountPoints != nil:
-			out = append(out, undeclared("mount-points", key, text, "declare it with slot: "+key+", or detach it in PVE; it is never removed from here"))
+			out = append(out, undeclared("mount-points", key, text, "declare it with slot: "+key+", or detach it in PVE, which keeps the volume as unusedN; it is never removed from here"))
 		}
 	}
 	return out

@@ -143,7 +143,7 @@ func (v *VM) Undeclared(live *field.Guest) []field.Anomaly {
 			out = append(out, v.cloudInitAnomaly(key)...)
 		case isCD(text), wire.IsISO(fileOf(text)), ownCD && key == place.cd:
 		case v.Disks != nil && !v.Clone.IsSet() && disks[key] == "":
-			out = append(out, undeclared("disks", key, text, "declare it with interface: "+key+", or detach it in PVE; it is never removed from here"))
+			out = append(out, undeclared("disks", key, text, "declare it with interface: "+key+", or detach it in PVE, which keeps the volume as unusedN; it is never removed from here"))
 		}
 	}
 	return out

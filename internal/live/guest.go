@@ -47,6 +47,19 @@ func (x *reading) guest(g *Guest, declared, wantRunning bool) {
 	g.Env.TagsCaseSensitive, g.Env.MACPrefix = x.snap.Options.TagsCaseSensitive, x.snap.Options.MACPrefix
 	x.power(g, declared, wantRunning)
 	x.busy(g)
+	if to := x.want.Guests[g.VMID].MoveTo; to != "" && to != g.Node {
+		x.snapshots(g)
+	}
+}
+
+// snapshots counts the snapshots of a guest that is to be moved: they keep PVE
+// from moving local volumes.
+func (x *reading) snapshots(g *Guest) {
+	list, err := x.r.Snapshots(x.ctx, g.Node, pve.GuestType(g.Type), g.VMID)
+	if err != nil {
+		return // then PVE finds them, in the task
+	}
+	g.Snapshots = len(list)
 }
 
 // config reads a guest's config with what is pending. Where raw lines are asked

@@ -39,6 +39,7 @@ type Want struct {
 type Declared struct {
 	Running bool
 	Pool    string // "" = not declared
+	MoveTo  string // the node to move it to when it lives elsewhere; "" = it is not moved
 }
 
 // Read takes one snapshot. It makes one listing of the cluster, one read of

@@ -78,12 +78,12 @@ type Guest struct {
 	Read     bool   // the config was read
 	Unknown  string // why nothing is known of it (node offline, read failed); "" = known
 	Busy     string // a running task or lock, in words; "" = not busy
-	// Identity is vmgenid and smbios uuid, or rootfs volume and hostname: what
-	// must still be the same right before a delete.
-	Identity string
 	// BusySince is when the task that holds the guest began, by its node's
 	// clock to the second; zero = not known, or not busy.
 	BusySince time.Time
+	// Identity is vmgenid and smbios uuid, or rootfs volume and hostname: what
+	// must still be the same right before a delete.
+	Identity string
 	// Raw are keys that are not plain text, such as a container's lxc lines.
 	Raw map[string]string
 	// Snapshots counts the guest's snapshots, when known (-1 = not read).

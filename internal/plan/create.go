@@ -72,10 +72,24 @@ func (m *maker) create(o *object, spec kind.GuestSpec) {
 	}
 	m.preflight(o, spec, node, d.Edits, &nothing)
 	p, storages := params(d.Edits)
-	a := Action{Verb: Create, Why: "not there", Changes: changes(d.Edits),
+	why := "not there"
+	if _, said := p.Get("unprivileged"); nothing.LXC && !said {
+		why += "; PVE makes it unprivileged, as options.unprivileged says nothing"
+	}
+	a := Action{Verb: Create, Why: why, Changes: append(changes(d.Edits), started(o.r, spec)...),
 		Do: CreateStep{Guest: o.r.Kind.Guest, Params: p, Storages: storages, Mark: o.r.Kind.Template, Start: spec.Started() && !o.r.Kind.Template}}
 	m.rootOnly(&a, d.Edits)
 	o.act(a)
+}
+
+// started is the line that says that a new guest is started once it is made.
+// No key of PVE's stands behind it.
+func started(r *kind.Resource, spec kind.GuestSpec) []field.Change {
+	if r.Kind.Template || !spec.Started() {
+		return nil
+	}
+	on := wire.Plain("started")
+	return []field.Change{{Path: "state", New: &on}}
 }
 
 // rootOnly marks an action that holds a field which PVE takes from root@pam
@@ -131,7 +145,7 @@ func (m *maker) clone(o *object, spec kind.GuestSpec, tpl *kind.Resource) {
 	if pool, ok := spec.Pool().Get(); ok {
 		step.Params.Set("pool", wire.Plain(pool))
 	}
-	a := Action{Verb: Clone, Why: fmt.Sprintf("not there; a full clone of %s (%d)", tpl.Ref(), source), Changes: changes(d.Edits), Do: step}
+	a := Action{Verb: Clone, Why: fmt.Sprintf("not there; a full clone of %s (%d)", tpl.Ref(), source), Changes: append(changes(d.Edits), started(o.r, spec)...), Do: step}
 	m.rootOnly(&a, d.Edits)
 	o.act(a)
 }

@@ -91,7 +91,7 @@ func TestGuest(t *testing.T) {
 		}, want: []string{"Migrate VM:web pve02 [live]\n"}},
 		{name: "cannot be moved back", spec: webSpec, notes: []string{"proxops/placement: migrate"}, live: func() *live.Guest {
 			return guest(100, "pve02", "qemu", set(webConfig, "hostpci0", "0000:01:00.0"))
-		}, want: []string{"hostpci0 is a device or path of node pve02"}, nothing: true},
+		}, want: []string{"hostpci0 (0000:01:00.0) is a device or path of node pve02"}, nothing: true},
 		{name: "restart never", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: on(vm(set(webConfig, "cores", "1"))),
 			want: []string{"Update VM:web pve01 [pending until restart] cpu.cores\n"}},
 		{name: "waiting", spec: strings.Replace(webSpec, "state: stopped", "state: started", 1), live: on(vm(set(webConfig, "cores", "1 => 2"))),

@@ -115,6 +115,7 @@ func (o *object) act(a Action) {
 	if a.Node == "" {
 		a.Node = o.row.Node
 	}
+	a.Windowed = a.Disrupts && o.m.pol.restart(o.r.Annotations) == "window"
 	o.actions = append(o.actions, a)
 }
 

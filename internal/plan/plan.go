@@ -50,6 +50,9 @@ type Action struct {
 	// Disrupts is true for a step that takes a running guest down to bring it
 	// up again; apply runs few of these at a time.
 	Disrupts bool
+	// Windowed is true for such a step that may only begin while the cluster's
+	// restart window is open: the plan found it open, and a long run may not.
+	Windowed bool
 }
 
 // PowerText says what the action does to a running guest, as plans show it.

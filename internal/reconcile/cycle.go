@@ -130,6 +130,7 @@ func (rep *Report) run(ctx context.Context, o Options) error {
 	}
 	opt := o.Apply
 	opt.Shared = sharedStorages(snap)
+	opt.WindowOpen = func() bool { return windowOpen(c.Reconcile.RestartWindow, time.Now()) }
 	if opt.MaxDisruptions == 0 {
 		opt.MaxDisruptions = c.Reconcile.MaxDisruptions
 	}
@@ -198,9 +199,13 @@ func Want(c *repo.Cluster) live.Want {
 	for _, r := range c.Resources {
 		switch spec := r.Spec.(type) {
 		case kind.GuestSpec:
-			_, id := spec.Place()
+			node, id := spec.Place()
 			pool, _ := spec.Pool().Get()
-			w.Guests[id] = live.Declared{Running: spec.Started() && !r.Kind.Template, Pool: pool}
+			d := live.Declared{Running: spec.Started() && !r.Kind.Template, Pool: pool}
+			if r.Annotations.Placement == "migrate" {
+				d.MoveTo = node
+			}
+			w.Guests[id] = d
 		case kind.ArtifactSpec:
 			for _, node := range spec.Nodes() {
 				st := live.Store{Node: node, Storage: spec.Storage()}

@@ -203,7 +203,7 @@ func applied(w io.Writer, st Style, res apply.Result) {
 func result(r reconcile.Report) string {
 	if r.Result == nil {
 		if len(r.Plan.Actions) == 0 && r.Abort == nil {
-			return "nothing to do for " + plural(len(r.Plan.Objects), "object")
+			return "nothing to do for " + plural(len(r.Plan.Objects), "object") + unseen(r)
 		}
 		if r.Pending() {
 			return "read-only: nothing was applied"
@@ -223,5 +223,13 @@ func result(r reconcile.Report) string {
 			s += fmt.Sprintf(", %d %s", by[x.o], x.what)
 		}
 	}
-	return s
+	return s + unseen(r)
+}
+
+// unseen counts the objects that could not be looked at.
+func unseen(r reconcile.Report) string {
+	if n := r.Unread(); n > 0 {
+		return fmt.Sprintf(", %d could not be looked at", n)
+	}
+	return ""
 }
