@@ -249,6 +249,7 @@ func commit(r reconcile.Report) string {
 	return short(r.Commit)
 }
 
+		unknown += r.Unread()
 func short(hash string) string {
 	if len(hash) > 10 {
 		return hash[:10]
@@ -260,7 +261,7 @@ func short(hash string) string {
 var order = [...]plan.Verb{plan.Download, plan.Create, plan.Clone, plan.Migrate, plan.Update, plan.Resize, plan.MarkTemplate, plan.Restart, plan.Start, plan.Stop, plan.Delete}
 
 func totals(reports []reconcile.Report) string {
-	n, anomalies, suppressed, errs, objects, waiting, unread := 0, 0, 0, 0, 0, 0, 0
+	n, anomalies, suppressed, errs, objects, waiting, unread, unknown := 0, 0, 0, 0, 0, 0, 0, 0
 	verbs := map[plan.Verb]int{}
 	for _, r := range reports {
 		n += len(r.Plan.Actions)
@@ -297,7 +298,7 @@ func totals(reports []reconcile.Report) string {
 	for _, x := range []struct {
 		n    int
 		what string
-	}{{waiting, "waiting for restart"}, {suppressed, "held back"}} {
+	}{{waiting, "waiting for restart"}, {suppressed, "held back"}, {unknown, "could not be looked at"}} {
 		if x.n > 0 {
 			s += fmt.Sprintf(", %d %s", x.n, x.what)
 		}
