@@ -249,7 +249,6 @@ func commit(r reconcile.Report) string {
 	return short(r.Commit)
 }
 
-		unknown += r.Unread()
 func short(hash string) string {
 	if len(hash) > 10 {
 		return hash[:10]
@@ -274,6 +273,7 @@ func totals(reports []reconcile.Report) string {
 		if notRead(r) {
 			unread++
 		}
+		unknown += r.Unread()
 		for _, o := range r.Plan.Objects {
 			objects++
 			if o.State == plan.WaitingRestart {
