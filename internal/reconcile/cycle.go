@@ -175,12 +175,12 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 		o.Policy(&pol)
 	}
 	p := plan.Make(c, snap, pol)
-	if nodes := p.WriteNodes(); len(nodes) > 0 {
 	if p.Deletes() {
 		if err := live.ReadJobs(ctx, r, snap); err != nil {
 			return plan.Plan{}, nil, err
 		}
 	}
+	if nodes := p.WriteNodes(); len(nodes) > 0 {
 		if err := live.Survey(ctx, r, snap, nodes); err != nil {
 			return plan.Plan{}, nil, err
 		}
