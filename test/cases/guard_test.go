@@ -51,15 +51,15 @@ func (l *lab) census() census {
 // by a planned Delete, no create form over a filled slot, never the mask.
 func (l *lab) guard(before census, rep reconcile.Report) {
 	l.Helper()
-	deletes := map[int]bool{}
+	deletes, moves := map[int]bool{}, map[int]bool{}
 	for _, a := range rep.Plan.Actions {
-		if a.Verb == plan.Delete {
-			deletes[a.VMID] = true
-		}
+		deletes[a.VMID] = deletes[a.VMID] || a.Verb == plan.Delete
+		moves[a.VMID] = moves[a.VMID] || a.Verb == plan.Migrate
 	}
 	after := l.census()
 	for _, e := range l.w.LedgerEntries()[before.ledger:] {
-		if _, was := before.guests[e.Owner]; was && e.Op == "destroy" && !deletes[e.Owner] && !strings.Contains(e.Volid, "cloudinit") {
+		if _, was := before.guests[e.Owner]; was && e.Op == "destroy" && !deletes[e.Owner] && !strings.Contains(e.Volid, "cloudinit") &&
+			!(moves[e.Owner] && strings.Contains(e.Cause, "migrate:")) { // copied to the other node before
 			l.Errorf("volume %s of guest %d was destroyed without a planned Delete (%s)", e.Volid, e.Owner, e.Cause)
 		}
 	}
