@@ -13,6 +13,71 @@ func (l *lab) moved() {
 	l.w.View(func(s *pvesim.State) { s.Guests[100].Node = "pve02" })
 }
 
+// A guest that moved is found where it is: never made twice, never pruned.
+func TestB11_Misplaced(t *testing.T) {
+	story(t, func(l *lab) {
+		m := vm("a", 100, "memory: 1GiB", "disks: [{storage: shared, size: 1GiB}]")
+		l.converge(m)
+		l.api("POST", "/nodes/pve01/qemu/100/migrate", "target", "pve02")
+		l.put(100, "memory", "2048")
+		rep := l.apply(m)
+		l.says(rep, "pve02", "pve01", "memory")
+		if rep.Writes != 0 || l.stateOf(rep, "a") != plan.Anomalous {
+			t.Errorf("%d writes, %s", rep.Writes, l.stateOf(rep, "a"))
+		}
+		l.wantVerbs(l.converge(noted(m, "proxops/placement: follow")), "Update 100")
+		l.wantConf(100, "memory", "1024")
+		l.wantVerbs(l.apply(noted(m, "proxops/placement: migrate")), "Migrate 100")
+		l.settled(m)
+	})
+	story(t, func(l *lab) { // its node is down: unknown, neither made nor pruned
+		m := vm("a", 100, "node: pve02", "disks: [{storage: shared, size: 1GiB}]")
+		l.converge(m, vm("b", 101))
+		l.w.View(func(s *pvesim.State) { s.Nodes[1].Offline = true })
+		rep := l.apply(m, vm("b", 101))
+		if l.stateOf(rep, "a") != plan.Unknown || rep.Writes != 0 {
+			t.Errorf("%s, %d writes", l.stateOf(rep, "a"), rep.Writes)
+		}
+		rep = l.apply(vm("b", 101))
+		if rep.Writes != 0 {
+			t.Errorf("pruned while a node is down:\n%s", text(rep))
+		}
+	})
+	story(t, func(l *lab) { // a node that is not on the allow-list: hands off
+		l.make("qemu", 100, "name", "a", "tags", "proxops")
+		l.w.View(func(s *pvesim.State) {
+			three := *s.Nodes[0]
+			three.Name, three.ID, three.IP = "pve03", 3, "192.0.2.13"
+			s.Nodes = append(s.Nodes, &three)
+			s.Guests[100].Node = "pve03"
+		})
+		rep := l.apply(noted(vm("a", 100, "memory: 1GiB"), "proxops/placement: follow"))
+		l.says(rep, "pve03", "hands off")
+		if rep.Writes != 0 {
+			t.Errorf("%d writes", rep.Writes)
+		}
+		if rep := l.apply(vm("b", 101)); strings.Contains(verbs(rep), "Delete") {
+			t.Errorf("pruned on a node that is not allowed:\n%s", text(rep))
+		}
+	})
+	story(t, func(l *lab) { // HA places it
+		m := vm("a", 100, "state: started", "disks: [{storage: shared, size: 1GiB}]")
+		l.converge(m)
+		l.w.View(func(s *pvesim.State) {
+			if s.HA == nil {
+				s.HA = map[string]*pvesim.HAResource{}
+			}
+			s.HA["vm:100"] = &pvesim.HAResource{SID: "vm:100", State: "started"}
+			s.Guests[100].Node = "pve02"
+		})
+		rep := l.apply(noted(m, "proxops/placement: migrate"))
+		l.says(rep, "HA")
+		if rep.Writes != 0 {
+			t.Errorf("%d writes", rep.Writes)
+		}
+	})
+}
+
 // What stands in the way of a move is listed before it is tried, and nothing
 // is written; PVE would find each only inside its task, one at a time.
 func TestB11_Blockers(t *testing.T) {
