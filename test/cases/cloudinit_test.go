@@ -1,7 +1,6 @@
 package cases_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -43,10 +42,9 @@ func TestCloudInitSets(t *testing.T) {
 // A password is hashed before it is sent, but for Windows, whose cloudbase-init
 // wants it as it is; one that is there stays, whatever the manifest names.
 func TestCloudInitPasswords(t *testing.T) {
-	keys := filepath.Join(t.TempDir(), "keys.txt")
 	for ostype, prefix := range map[string]string{"l26": "$6$", "win11": "correct-horse"} {
 		story(t, func(l *lab) {
-			l.secrets(keys, "secrets: {whole: '"+rootToken+"'}\ncloud-init: {passwords: {web: correct-horse, other: battery}}\n")
+			l.secrets(map[string]string{"cloud-init.passwords.web": "correct-horse", "cloud-init.passwords.other": "battery"})
 			m := func(entry string) string {
 				return vm("a", 100, "options: {ostype: "+ostype+"}", "hardware: {cloud-init: {storage: local-lvm}}", "cloud-init-data: {ci-password-ref: cloud-init.passwords."+entry+"}")
 			}

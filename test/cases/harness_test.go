@@ -34,6 +34,7 @@ type lab struct {
 	settings string            // further lines of the cluster's entry
 	files    map[string]string // by path from the root
 	env      map[string]string
+	entries  map[string]string // of the secrets file, by dot path
 	policy   func(*plan.Policy)
 	fails    bool // the next cycles may end with errors
 }
@@ -82,7 +83,7 @@ func state(t testing.TB, shape ...func(*pvesim.State)) pvesim.State {
 }
 
 func (l *lab) load(ctx context.Context) (*repo.Cluster, error) {
-	r, err := repo.Open(repo.Options{Dir: l.dir, Env: l.env, Overrides: repo.Overrides{GitPath: l.dir}, OpenSecrets: openSecrets})
+	r, err := repo.Open(repo.Options{Dir: l.dir, Env: l.env, Overrides: repo.Overrides{GitPath: l.dir}, OpenSecrets: l.openSecrets})
 	if err != nil {
 		return nil, err
 	}

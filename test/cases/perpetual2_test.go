@@ -2,8 +2,6 @@ package cases_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/proxops/proxops/internal/pvesim"
 	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/secret"
-	"github.com/proxops/proxops/internal/sops"
 )
 
 const (
@@ -102,40 +99,37 @@ func TestA13_EmptyAndAbsent(t *testing.T) {
 	})
 }
 
-func openSecrets(name string, raw []byte, environ []string) (repo.SecretsFile, error) {
-	d, err := sops.Decode(name, raw, sops.EnvFrom(environ))
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+// secrets gives the lab's cluster a secrets file with the token of root and
+// these entries. It is not encrypted: how SOPS is opened is tested where it is.
+func (l *lab) secrets(entries map[string]string) {
+	l.files["clusters/lab/secrets.sops.yaml"] = "# see openSecrets\n"
+	l.env = nil
+	l.settings = "      secrets-file: secrets.sops.yaml\n      secrets: {pve: {token: whole}}\n"
+	l.entries = entries
+	l.entries["secrets.whole"] = rootToken
 }
 
-// secrets gives the lab's cluster a SOPS document.
-func (l *lab) secrets(keyFile, document string) {
-	l.Helper()
-	path := filepath.Join(l.dir, "secrets.sops.yaml")
-	if err := os.RemoveAll(path); err != nil {
-		l.Fatal(err)
+// opened is a secrets file by its dot paths.
+type opened map[string]string
+
+// Lookup implements repo.SecretsFile.
+func (o opened) Lookup(ref string) (secret.Text, error) {
+	v, ok := o[ref]
+	if !ok {
+		return secret.Text{}, fmt.Errorf("%s: no such entry", ref)
 	}
-	_, err := sops.Init(sops.InitOptions{Path: path, Env: sops.EnvFrom([]string{"SOPS_AGE_KEY_FILE=" + keyFile}), IdentityFile: keyFile, Initial: secret.New(document)})
-	if err != nil {
-		l.Fatal(err)
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		l.Fatal(err)
-	}
-	l.files["clusters/lab/secrets.sops.yaml"] = string(raw)
-	l.env = map[string]string{"SOPS_AGE_KEY_FILE": keyFile}
-	l.settings = "      secrets-file: secrets.sops.yaml\n      secrets: {pve: {token: whole}}\n"
+	return secret.New(v), nil
+}
+
+func (l *lab) openSecrets(string, []byte, []string) (repo.SecretsFile, error) {
+	return opened(l.entries), nil
 }
 
 // The mask is neither compared nor sent; a password is sent where there is
 // none. The guard of every cycle looks for the mask.
 func TestA14_PasswordMask(t *testing.T) {
-	keys := filepath.Join(t.TempDir(), "keys.txt")
 	story(t, func(l *lab) {
-		l.secrets(keys, "secrets: {whole: '"+rootToken+"'}\ncloud-init: {passwords: {web: correct-horse}}\n")
+		l.secrets(map[string]string{"cloud-init.passwords.web": "correct-horse"})
 		m := vm("a", 100, "cloud-init-data: {ci-user: deploy, ci-password-ref: cloud-init.passwords.web}")
 		l.converge(m)
 		if got := l.conf(100)["cipassword"]; !strings.HasPrefix(got, "$6$") {
