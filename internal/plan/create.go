@@ -138,7 +138,9 @@ func (m *maker) clone(o *object, spec kind.GuestSpec, tpl *kind.Resource) {
 		}
 	}
 	slices.Sort(storages)
-	step := CloneStep{Source: source, Storages: slices.Compact(storages), Resource: o.r, Description: text, Options: m.s.Options, Start: spec.Started()}
+	step := CloneStep{Source: source, Storages: slices.Compact(storages), Resource: o.r, Description: text, Options: m.s.Options, Start: spec.Started(),
+		nets: m.sourceNets(g, tpl), write: UpdateOf(&base, d.Edits)}
+	step.write.Pool = nil // PVE is told at the clone
 	step.Params.Set("name", wire.Plain(spec.WantName()))
 	step.Params.Set("full", wire.Plain("1"))
 	step.Params.Set("description", wire.Plain(CloneMarker))
@@ -148,6 +150,22 @@ func (m *maker) clone(o *object, spec kind.GuestSpec, tpl *kind.Resource) {
 	a := Action{Verb: Clone, Why: fmt.Sprintf("not there; a full clone of %s (%d)", tpl.Ref(), source), Changes: append(changes(d.Edits), started(o.r, spec)...), Do: step}
 	m.rootOnly(&a, d.Edits)
 	o.act(a)
+}
+
+// sourceNets are the cards of a template, as it is live or else as the same run
+// makes it.
+func (m *maker) sourceNets(g *live.Guest, tpl *kind.Resource) map[string]string {
+	if g != nil && g.Read {
+		return netsOf(g)
+	}
+	out := map[string]string{}
+	nothing := field.Guest{Env: field.Env{Creating: true}}
+	for _, e := range Configure(tpl, &nothing, m.s.Options, false, "").Edits {
+		if !e.Delete && strings.HasPrefix(e.Key, "net") {
+			out[e.Key] = e.Value.String()
+		}
+	}
+	return out
 }
 
 // asClone is the template's config as its clone will show it: not a template,

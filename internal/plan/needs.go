@@ -66,10 +66,13 @@ func needs(a Action, s *live.Snapshot) []Need {
 	case CloneStep:
 		out := append(one("VM.Allocate"), Need{[]string{"VM.Clone"}, []string{"/vms/" + strconv.Itoa(step.Source)}, string(a.Verb)})
 		out = append(out, storageNeeds(step.Storages)...)
-		out = append(out, changeNeeds(a, vm)...)
+		for _, key := range sortedKeys(step.nets) { // PVE asks for each bridge of the source, too (facts L)
+			out = append(out, bridgeNeeds(key, step.nets[key])...)
+		}
+		out = append(out, updateNeeds(step.write, step.nets, vm)...)
 		return append(out, powerNeed(step.Start, vm)...)
 	case UpdateStep:
-		return updateNeeds(step, vm)
+		return updateNeeds(step, netsOf(g), vm)
 	case ResizeStep:
 		out := append(one("VM.Config.Disk"), storageNeeds([]string{step.Storage})...)
 		if step.Guest == "lxc" {
@@ -137,10 +140,38 @@ func storageNeeds(storages []string) []Need {
 	return out
 }
 
-func updateNeeds(step UpdateStep, vm []string) []Need {
+// netsOf are the cards that a guest has.
+func netsOf(g *live.Guest) map[string]string {
+	out := map[string]string{}
+	if g == nil {
+		return out
+	}
+	for key := range g.Config {
+		if text, ok := g.Get(key); ok && strings.HasPrefix(key, "net") {
+			out[key] = text
+		}
+	}
+	return out
+}
+
+// anyChange is what PVE asks of whoever changes a container at all, before it
+// looks at the keys.
+var anyChange = []string{"VM.Config.Options", "VM.Config.Disk", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network"}
+
+// updateNeeds is what a config write asks for. A card that is changed needs the
+// right on the bridge that it leaves as on the one that it gets.
+func updateNeeds(step UpdateStep, nets map[string]string, vm []string) []Need {
 	out := paramNeeds(step.Guest, step.Params, vm, step.Storages, false)
+	for _, p := range step.Params {
+		out = append(out, bridgeNeeds(p.Key, nets[p.Key])...)
+	}
 	for _, key := range slices.Concat(step.Delete, step.Revert) {
 		out = append(out, keyNeeds(step.Guest, key, "", vm)...)
+		out = append(out, bridgeNeeds(key, nets[key])...)
+	}
+	config := func(n Need) bool { return slices.Contains(anyChange, n.Privs[0]) }
+	if step.Guest == "lxc" && len(out) > 0 && !slices.ContainsFunc(out, config) {
+		out = append(out, Need{anyChange, vm, "a change"})
 	}
 	if step.Pool != nil {
 		for _, p := range []string{step.Pool.From, step.Pool.To} {
@@ -149,18 +180,6 @@ func updateNeeds(step UpdateStep, vm []string) []Need {
 			}
 		}
 		out = append(out, Need{[]string{"Permissions.Modify", "VM.Allocate"}, vm, "pool"})
-	}
-	return out
-}
-
-// changeNeeds is for a clone, whose write is not known in full yet.
-func changeNeeds(a Action, vm []string) []Need {
-	var out []Need
-	for _, c := range a.Changes {
-		key, _, _ := strings.Cut(c.Key, ".")
-		if key != "pool" {
-			out = append(out, keyNeeds("qemu", key, "", vm)...)
-		}
 	}
 	return out
 }
@@ -178,7 +197,7 @@ func paramNeeds(guest string, params wire.Params, vm, storages []string, create 
 			out = append(out, driveReads(p.Key, p.Value.String())...) // the drive itself takes no right beside VM.Allocate
 			continue
 		}
-		if create && guest == "qemu" && p.Key == "tags" { // asked on the guest alone, not on its pool (au-315)
+		if create && p.Key == "tags" { // asked on the guest alone, not on its pool (au-315)
 			out = append(out, Need{[]string{"VM.Config.Options"}, vm[:1], "tags"})
 			continue
 		}

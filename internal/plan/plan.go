@@ -111,6 +111,9 @@ type CloneStep struct {
 	// Options are what comparing the clone's tags needs.
 	Options live.Options
 	Start   bool
+
+	nets  map[string]string // the source's cards
+	write UpdateStep        // the config write as it follows from the source
 }
 
 // UpdateStep is one config write.
