@@ -133,7 +133,7 @@ type adoptReport struct {
 }
 
 func (x *adoption) cluster(ctx context.Context, name string) (rep adoptReport, err error) {
-	c, err := x.session.repo.Load(ctx, name)
+	c, err := x.session.repo.LoadWith(ctx, name, nil) // a cluster that was never composed is adopted as well
 	if err != nil {
 		return rep, err
 	}

@@ -66,11 +66,25 @@ func (x *adoption) files(w io.Writer, st show.Style, r adoptReport) {
 			fmt.Fprintln(w, "  "+show.Clean(strings.TrimRight(l, "\n")))
 		}
 	}
+	x.composition(w, st, r)
+}
+
+// composition tells what the cluster's composition lacks.
+func (x *adoption) composition(w io.Writer, st show.Style, r adoptReport) {
+	file := strings.TrimSuffix(r.proposal.File, ".proposed")
 	switch {
+	case r.proposed && r.proposal.None:
+		fmt.Fprintf(w, "new lines in %s, %d: there is no %s yet; rename it to that when you agree\n", r.proposal.File, len(r.proposal.New), file)
 	case r.proposed:
-		fmt.Fprintf(w, "new lines in %[2]s, %[1]d: compare it with resources.yaml and put it in its place\n", len(r.proposal.New), r.proposal.File)
-	case len(r.proposal.New) > 0:
-		head(w, st, "add to resources: in %s", strings.TrimSuffix(r.proposal.File, ".proposed"))
+		fmt.Fprintf(w, "new lines in %s, %d: compare it with resources.yaml and put it in its place\n", r.proposal.File, len(r.proposal.New))
+	case len(r.proposal.New) == 0:
+	default:
+		if r.proposal.None {
+			head(w, st, "there is no %s yet; make it, or let --compose propose it:", file)
+			fmt.Fprintln(w, "  resources:")
+		} else {
+			head(w, st, "add to resources: in %s", file)
+		}
 		for _, l := range r.proposal.New {
 			fmt.Fprintln(w, "  - "+l)
 		}
@@ -142,6 +156,9 @@ func (x *adoption) gaps(w io.Writer, st show.Style, r adoptReport) {
 		fmt.Fprintf(w, "  %-*s %4d  %s", width, show.Clean(g.Key), g.Count, show.Clean(g.Reason))
 		if len(g.Values) > 0 {
 			fmt.Fprintf(w, ": %s", show.Clean(strings.Join(g.Values, " | ")))
+		}
+		if g.More > 0 {
+			fmt.Fprintf(w, " and %d more", g.More)
 		}
 		fmt.Fprintln(w)
 	}

@@ -196,6 +196,7 @@ type maker struct {
 	files map[string]*group // artifacts by node and volume id
 	all   []*group
 	root  []int // guests with fields that only root@pam may write
+	raw   []int // containers with raw lines
 	// families are the key families of the kinds' lists.
 	families map[*kind.Kind]map[string]bool
 }

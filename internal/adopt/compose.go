@@ -19,6 +19,7 @@ type Proposal struct {
 	File string
 	Text []byte
 	New  []string // the items that the present one does not have
+	None bool     // there is no present one
 }
 
 // Propose makes the text of clusters/<cluster>/resources.yaml with lines added
@@ -36,6 +37,7 @@ func Propose(root, cluster string, lines []string) (Proposal, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return p, err
 	}
+	p.None = err != nil
 	var listed []string
 	docs, problems := yamldoc.Parse(file, old)
 	if len(problems) > 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,17 +25,31 @@ type Group struct {
 	Reason string   `json:"reason"` // why it has no place in the manifest
 	Own    bool     `json:"own"`    // PVE keeps it by itself: there is nothing to declare
 	Values []string `json:"values"` // the different values, at most 5; secrets redacted
+	More   int      `json:"more"`   // how many values there are beside these
 }
 
 const (
 	noField  = "no field for it"
 	ownWord  = "PVE's own record, nothing to declare"
-	rawLines = "a raw line of the container's file, which the API can neither set nor move; it stands in the way of snapshots and migration to another node"
+	rawLines = "a raw line of the container's file"
 	oddValue = "its field cannot say this value"
 	masked   = "PVE does not give it back"
 )
 
 const mostValues = 5
+
+// tellsSecret finds values that hold a secret by the look of them, such as
+// -object secret,data=… in args.
+var tellsSecret = regexp.MustCompile(`(?i)(pass(word|wd|phrase)?|secret|token|credentials?|api[-_]?key)[=:,]`)
+
+func hide(gaps []field.Gap) []field.Gap {
+	for i := range gaps {
+		if v := gaps[i].Value; !v.IsSecret() && tellsSecret.MatchString(v.Reveal()) {
+			gaps[i].Value = wire.Hidden(secret.New(v.Reveal()))
+		}
+	}
+	return gaps
+}
 
 // groups counts the gaps of all manifests by key.
 func groups(all []Manifest) []Group {
@@ -61,7 +76,8 @@ func groups(all []Manifest) []Group {
 		slices.Sort(g.Guests)
 		g.Reason = strings.Join(slices.Sorted(maps.Keys(sets[key].reasons)), "; ")
 		g.Values = slices.Sorted(maps.Keys(sets[key].values))
-		g.Values = g.Values[:min(mostValues, len(g.Values))]
+		g.More = max(0, len(g.Values)-mostValues)
+		g.Values = g.Values[:len(g.Values)-g.More]
 		out = append(out, *g)
 	}
 	slices.SortFunc(out, func(a, b Group) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })
@@ -110,7 +126,12 @@ func (x *adopting) gaps() {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(x.g.Raw)) {
-		x.out.Gaps = append(x.out.Gaps, raw(key, x.g.Raw[key])...)
+		x.out.Gaps = append(x.out.Gaps, hide(raw(key, x.g.Raw[key]))...)
+	}
+	for i := range x.out.Gaps {
+		if x.out.Gaps[i].Reason == rawLines && !slices.Contains(x.m.raw, x.g.VMID) {
+			x.m.raw = append(x.m.raw, x.g.VMID)
+		}
 	}
 	slices.SortStableFunc(x.out.Gaps, func(a, b field.Gap) int { return strings.Compare(a.Key, b.Key) })
 }
@@ -210,6 +231,10 @@ func (x *adopting) extra() {
 	x.out.Gaps = slices.DeleteFunc(x.out.Gaps, func(g field.Gap) bool { return moved[g.Key] })
 }
 
+func numbers(list []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
+}
+
 // hints tells what may save work.
 func (m *maker) hints() {
 	multi := map[string]int{}
@@ -229,7 +254,11 @@ func (m *maker) hints() {
 	if len(m.root) > 0 {
 		slices.Sort(m.root)
 		m.out.Hints = append(m.out.Hints, fmt.Sprintf("%d guests have what PVE lets only root@pam write (bind mounts, raw devices, some features): it stands in their manifests and is fine while nothing of it is to change: %s",
-			len(m.root), strings.Trim(strings.ReplaceAll(fmt.Sprint(m.root), " ", ", "), "[]")))
+			len(m.root), numbers(m.root)))
+	}
+	if len(m.raw) > 0 {
+		slices.Sort(m.raw)
+		m.out.Hints = append(m.out.Hints, fmt.Sprintf("raw lines (lxc.*) can neither be set nor moved through the API, and stand in the way of snapshots and of migration to another node; containers with some: %s", numbers(m.raw)))
 	}
 	for path, what := range map[string]string{"/vms": "VM.Audit", "/storage": "Datastore.Audit"} {
 		if !m.s.Holds(path, what) {

@@ -67,6 +67,8 @@ func (m *maker) guestsOf(k *kind.Kind) {
 			m.refuse(k.Name, id, g.Node, "%s", g.Unknown)
 		case !g.Read:
 			m.refuse(k.Name, id, g.Node, "its config was not read")
+		case g.Lock == "create" || g.Lock == "clone":
+			m.refuse(k.Name, id, g.Node, "it is being made, or its making broke off: adopt again once its lock (%s) is gone", g.Lock)
 		default:
 			m.guest(k, got[i], g)
 		}
@@ -90,7 +92,7 @@ func (m *maker) guest(k *kind.Kind, name string, g *live.Guest) {
 	x := &adopting{m: m, g: g, spec: k.New().(kind.GuestSpec),
 		out: Manifest{Kind: k, Name: name, File: m.file(k, name), ID: strconv.Itoa(g.VMID), VMID: g.VMID, Nodes: []string{g.Node}}}
 	x.spec.Allocate(&g.Guest, m.volumesOf(g.Node, used))
-	x.out.Gaps = field.ReadInto(x.spec.Shape(&g.Guest), &g.Guest)
+	x.out.Gaps = hide(field.ReadInto(x.spec.Shape(&g.Guest), &g.Guest))
 	x.spec.SetPlace(g.Node, g.VMID, g.Running)
 	x.keys()
 	x.draft(name)
@@ -150,6 +152,7 @@ func (x *adopting) draft(name string) {
 			}
 		}
 	}
+	x.tags()
 	if t, ok := x.m.o.Terraform[x.g.VMID]; ok {
 		x.out.Terraform = t.Address
 		if t.Module != "" {
@@ -159,7 +162,28 @@ func (x *adopting) draft(name string) {
 	x.d.unknowns(shape, x.guess, &x.out)
 	if _, ok := x.g.Get(x.nameKey()); !ok {
 		x.incomplete(Item{Path: "vmid", anyText: true, Text: fmt.Sprintf(
-			"PVE has no name for this guest, and claiming it names it %s: set the annotation proxops/claim: \"true\" if that is meant", name)})
+			"PVE has no name for this guest, so nothing shows that it is the one meant: it is left alone until metadata.annotations holds proxops/claim: \"true\", and is then named %s in PVE", name)})
+	}
+}
+
+// tags spells the tags as they will stand in PVE once the claim has written
+// them, so that the manifest is the same before and after.
+func (x *adopting) tags() {
+	n, o := x.d.spec.Get("tags"), x.m.s.Options
+	if n == nil || n.Kind != yamldoc.Sequence {
+		return
+	}
+	seen := map[string]bool{}
+	n.Items = slices.DeleteFunc(n.Items, func(t *yamldoc.Node) bool {
+		if !o.TagsCaseSensitive {
+			t.Value = strings.ToLower(t.Value)
+		}
+		double := seen[t.Value]
+		seen[t.Value] = true
+		return double
+	})
+	if !o.TagsConfigOrder {
+		slices.SortFunc(n.Items, func(a, b *yamldoc.Node) int { return strings.Compare(a.Value, b.Value) })
 	}
 }
 

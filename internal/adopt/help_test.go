@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/proxops/proxops/internal/adopt"
+	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/pve"
 	"github.com/proxops/proxops/internal/pvesim"
 	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/secret"
+	"github.com/proxops/proxops/internal/wire"
 )
 
 // estate is a simulated cluster with a repository that knows of it.
@@ -139,6 +141,16 @@ func (e *estate) untouched() {
 			if g.Config["lock"] != "" {
 				e.t.Errorf("guest %d is locked", id)
 			}
+		}
+	})
+}
+
+// claim gives every guest the tags that a claim of its manifest writes.
+func (e *estate) claim() {
+	e.world.View(func(s *pvesim.State) {
+		for _, g := range s.Guests {
+			tags := append(wire.SplitTags(g.Config["tags"]), kind.OwnerTag)
+			g.Config["tags"] = wire.JoinTags(wire.FoldTags(tags, false))
 		}
 	})
 }

@@ -145,3 +145,41 @@ func TestFilesOfNodes(t *testing.T) {
 		t.Errorf("refused %+v", res.Refused)
 	}
 }
+
+// A guest that is being made has no config to adopt yet.
+func TestUnfinished(t *testing.T) {
+	e := oddEstate(t)
+	e.world.View(func(s *pvesim.State) {
+		s.Guests[102].Config["lock"], s.Guests[104].Config["lock"] = "clone", "backup"
+		s.Guests[110].Config = pvesim.Section{"lock": "create"}
+	})
+	_, res := e.adopt(adopt.Options{})
+	for _, r := range res.Refused {
+		if !strings.Contains(r.Text, "it is being made") || r.ID != "102" && r.ID != "110" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if manifest(t, res, "104"); len(res.Refused) != 2 {
+		t.Errorf("refused %+v", res.Refused)
+	}
+}
+
+// Values that hold a secret by the look of them are not shown, in gaps as in
+// extra.
+func TestSecretValues(t *testing.T) {
+	for value, hidden := range map[string]bool{
+		"-object secret,id=s,data=hunter2": true, "-vnc :0,password=hunter2": true, "X_API_KEY=hunter2": true, "token: hunter2": true,
+		"-device vfio-pci,host=hunter2": false,
+	} {
+		e := oddEstate(t)
+		e.world.View(func(s *pvesim.State) {
+			s.Guests[102].Config["args"], s.Guests[102].Config["future"] = value, value
+			s.Guests[112].Raw = append(s.Guests[112].Raw, "lxc.init.cmd: "+value)
+		})
+		res, _ := e.proof(adopt.Options{Extra: true})
+		text := fmt.Sprintf("%s %v", manifest(t, res, "102").Text, res.Gaps)
+		if got := !strings.Contains(text, "hunter2"); got != hidden {
+			t.Errorf("%s: hidden %v\n%s", value, got, text)
+		}
+	}
+}

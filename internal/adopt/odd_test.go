@@ -1,6 +1,7 @@
 package adopt_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 // odd are configurations as people and older versions leave them.
 var odd = map[string]string{
 	"qemu/100.conf": `name: Web.Example.Org
-tags: proxops;pveconform;B;web
+tags: web;proxops;pveconform;B
 memory: 4096
 cores: 2
 cpu: host,flags=+aes;+ibpb
@@ -119,7 +120,7 @@ func TestOddConfigs(t *testing.T) {
 		t.Errorf("checked %+v of %d", checked, len(res.Manifests))
 	}
 	vm := manifest(t, res, "100")
-	wants(t, vm, "name: web-example-org\n", "pve-name: Web.Example.Org", "tags: [B, web]", "interface: scsi0", "interface: scsi1", "slot: scsi4",
+	wants(t, vm, "name: web-example-org\n", "pve-name: Web.Example.Org", "tags: [b, web]", "interface: scsi0", "interface: scsi1", "slot: scsi4",
 		"slot: net5", `mac: 02:15:5D:00:09:03`, "link-down: true", "iso: debian\n", "machine: ", "- \"*\"", "INCOMPLETE: disks: sata3 (/dev/disk/by-id/ata-x)")
 	lacks(t, vm, "pveconform", "proxops]", "BC:24:11", "AAAAC3", "$5$", "grow", "args")
 	if vm.File != "vm/lab/web-example-org.yaml" {
@@ -159,6 +160,10 @@ func TestOddConfigs(t *testing.T) {
 	}
 	if fmt.Sprint(res.Passwords) != "[100]" || fmt.Sprint(res.Sentinel) != "[100]" {
 		t.Errorf("passwords %v, kept keys %v", res.Passwords, res.Sentinel)
+	}
+	e.claim()
+	if _, claimed := e.adopt(adopt.Options{}); !bytes.Equal(res.Stream(), claimed.Stream()) {
+		t.Errorf("adopted once the guests are claimed, the manifests differ:\n%s", manifest(t, claimed, "100").Text)
 	}
 }
 

@@ -24,6 +24,12 @@ func compositionFile(cluster string) string {
 	return path.Join("clusters", cluster, "resources.yaml")
 }
 
+// hasComposition reports whether a cluster has a composition.
+func (v *view) hasComposition(cluster string) bool {
+	_, err := fs.Stat(v.tree, compositionFile(cluster))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // composition reads clusters/<cluster>/resources.yaml.
 // unread are the kinds of which an item could not be taken.
 func (v *view) composition(cluster string) (files []listed, unread map[string]bool, problems yamldoc.Problems) {

@@ -17,7 +17,7 @@ import (
 // Load reads one cluster. Every fault of every file is in the error, a
 // yamldoc.Problems; nothing is asked of PVE while there is one.
 func (r *Repo) Load(ctx context.Context, name string) (*Cluster, error) {
-	return r.LoadWith(ctx, name, nil)
+	return r.load(ctx, name, nil, false)
 }
 
 // ConfigOf reads the configuration of one cluster alone, for what has to work
@@ -39,8 +39,13 @@ func (r *Repo) ConfigOf(name string) (ClusterConfig, error) {
 }
 
 // LoadWith is Load as if the composition listed further files, which are paths
-// from the root. Nothing is written.
+// from the root. A composition that is not there yet is an empty one. Nothing
+// is written.
 func (r *Repo) LoadWith(ctx context.Context, name string, further []string) (*Cluster, error) {
+	return r.load(ctx, name, further, true)
+}
+
+func (r *Repo) load(ctx context.Context, name string, further []string, maybeNone bool) (*Cluster, error) {
 	if _, err := r.Known([]string{name}); err != nil {
 		return nil, err
 	}
@@ -48,7 +53,7 @@ func (r *Repo) LoadWith(ctx context.Context, name string, further []string) (*Cl
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{view: v, name: name, further: further, config: v.configs[name], broken: map[kind.Ref]bool{}}
+	l := &loader{view: v, name: name, further: further, maybeNone: maybeNone, config: v.configs[name], broken: map[kind.Ref]bool{}}
 	l.problems = slices.Clone(l.config.problems)
 	if err := l.read(ctx); err != nil {
 		return nil, err
@@ -75,6 +80,7 @@ type loader struct {
 	view      *view
 	name      string
 	further   []string // files beside the composition's
+	maybeNone bool     // there may be no composition
 	config    *config
 	files     []listed
 	resources []*kind.Resource
@@ -105,6 +111,9 @@ func (l *loader) composed() []string {
 // read parses the composition's manifests, in parallel, and keeps their order.
 func (l *loader) read(ctx context.Context) error {
 	files, unread, problems := l.view.composition(l.name)
+	if l.maybeNone && !l.view.hasComposition(l.name) {
+		problems = nil
+	}
 	l.unread = map[string]bool{}
 	maps.Copy(l.unread, unread)
 	for _, f := range l.further {
