@@ -65,8 +65,12 @@ func (a *app) doctor(ctx context.Context) error {
 	section(a.out, bold("lacks"), lacks)
 	section(a.out, bold("has more than it needs"), excess(snap, need))
 	section(a.out, bold("only root@pam itself may do"), rootOnly(c, snap))
+	who, lead, note := grantees(snap.Identity, len(lacks) > 0)
+	if note != "" {
+		fmt.Fprintf(a.out, "\n%s\n", show.Clean(note))
+	}
 	fmt.Fprintf(a.out, "\n%s\n", bold("roles that fit exactly, on a node's shell:"))
-	for _, l := range pveum(snap.Identity, need) {
+	for _, l := range append(lead, pveum(who, need)...) {
 		fmt.Fprintln(a.out, "  "+l)
 	}
 	if len(lacks) > 0 {
@@ -236,14 +240,31 @@ var areas = [...]struct{ prefix, name string }{
 	{"/pool/", "ProxOpsPool"}, {"/mapping/", "ProxOpsMapping"}, {"/", "ProxOpsCluster"},
 }
 
+// grantees says to whom the roles are given, as the last words of a pveum line,
+// with the lines that must come before and what there is to say of it.
+//
+// root@pam needs no role and takes none: PVE never asks for its rights. Its
+// token without privilege separation is the same; one with it has only what it
+// was given itself. With another user's token both must hold a right where
+// privileges are separate, and the user alone where they are not.
+func grantees(identity string, lacking bool) (who string, lead []string, note string) {
+	user, _, token := strings.Cut(identity, "!")
+	switch {
+	case user == "root@pam" && lacking:
+		return "--tokens '" + identity + "'", nil, ""
+	case user == "root@pam":
+		const own = "proxops@pve"
+		return "--users " + own, []string{"pveum user add " + own, "pveum user token add " + own + " gitops --privsep 0"},
+			identity + " has the rights of root@pam and needs no role; a token of a user of its own has only what it needs:"
+	case token:
+		return "--users " + user + " --tokens '" + identity + "'", nil, ""
+	}
+	return "--users " + user, nil, ""
+}
+
 // pveum gives the lines that make a role for each distinct set of privileges
 // of an area, and grant it where it is needed.
-func pveum(identity string, need rights) []string {
-	user, _, isToken := strings.Cut(identity, "!")
-	who := "--users " + user
-	if isToken { // with privilege separation both must hold a right, without it the user alone
-		who += " --tokens '" + identity + "'"
-	}
+func pveum(who string, need rights) []string {
 	role := map[string]string{} // area and privileges → role
 	count := map[string]int{}
 	var roles, acls []string

@@ -311,6 +311,12 @@ func cmdGrant(ts *testscript.TestScript, _ bool, _ []string) {
 			form = append(form, strings.TrimPrefix(w[i], "--")+"="+strings.Trim(w[i+1], "'"))
 		}
 		switch w[1] + " " + w[2] {
+		case "user add":
+			cmdEdit(ts, false, []string{"POST", "/access/users", "userid=" + w[3]})
+			continue
+		case "user token":
+			cmdEdit(ts, false, []string{"POST", "/access/users/" + w[4] + "/token/" + w[5], "privsep=" + w[7]})
+			continue
 		case "role add":
 			cmdEdit(ts, false, append([]string{"POST", "/access/roles", "roleid=" + w[3]}, form...))
 		case "acl modify":
