@@ -275,7 +275,7 @@ func TestE4_TemplatePerNode(t *testing.T) {
 		one := spec("TemplateVM", "golden", 900, "disks: [{storage: local-lvm, size: 1GiB}]")
 		two := spec("TemplateVM", "golden-two", 901, "node: pve02", "disks: [{storage: local-lvm, size: 1GiB}]")
 		e := l.loadError(one, two, vm("a", 100, "node: pve02", "clone: golden"))
-		if !strings.Contains(e, "clone") || !strings.Contains(e, "pve01") || !strings.Contains(e, "m002.yaml:") {
+		if !strings.Contains(e, "clone") || !strings.Contains(e, "pve01") || !strings.Contains(e, "pve02") || !strings.Contains(e, "m002.yaml:") {
 			t.Errorf("%q", e)
 		}
 		l.converge(one, two, vm("a", 100, "clone: golden"), vm("b", 101, "node: pve02", "clone: golden-two"))
