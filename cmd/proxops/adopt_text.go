@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/proxops/proxops/internal/adopt"
@@ -196,7 +197,7 @@ func (x *adoption) terraform(w io.Writer, st show.Style, r adoptReport) {
 	for _, m := range r.res.Manifests {
 		if m.Terraform != "" {
 			found[m.Terraform] = true
-			lines = append(lines, fmt.Sprintf("  terraform state rm '%s'   # %s", show.Clean(m.Terraform), m.File))
+			lines = append(lines, fmt.Sprintf("  terraform state rm %s   # %s", shellQuoted(show.Clean(m.Terraform)), m.File))
 		}
 	}
 	head(w, st, "Terraform: %d of %d guests of the state were adopted; when diff shows claims alone:", len(lines), len(x.state))
@@ -204,7 +205,7 @@ func (x *adoption) terraform(w io.Writer, st show.Style, r adoptReport) {
 		fmt.Fprintln(w, l)
 	}
 	for _, t := range x.state {
-		if !found[t.Address] {
+		if !found[t.Address] && !slices.Contains(r.twice, t.VMID) {
 			fmt.Fprintf(w, "  %s (vmid %d) is in the state and was not adopted here\n", show.Clean(t.Address), t.VMID)
 		}
 	}
@@ -212,6 +213,10 @@ func (x *adoption) terraform(w io.Writer, st show.Style, r adoptReport) {
 		fmt.Fprintf(w, "  these vmids stand in the state more than once and were not named after it: %s\n", ids(r.twice))
 	}
 }
+
+// shellQuoted is text as one word of a shell, whatever it holds: the lines are
+// made to be pasted, and an index key may be any text.
+func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func several(n int, what string) string {
 	if n != 1 {

@@ -89,7 +89,7 @@ func parseState(data []byte) ([]Terraform, error) {
 	var out []Terraform
 	for _, r := range f.Resources {
 		keys, known := terraformTypes[r.Type]
-		if r.Mode != "managed" || !known {
+		if r.Mode != "managed" || !known || r.Name == "" {
 			continue
 		}
 		for _, i := range r.Instances {

@@ -19,6 +19,7 @@ const state = `{"version": 4, "terraform_version": "1.9.5", "serial": 3, "lineag
    {"index_key": 2, "deposed": "abc", "attributes": {"vmid": 101}}]},
  {"mode": "managed", "type": "proxmox_lxc", "name": "tpl", "instances": [{"attributes": {"vmid": 111, "hostname": "tpl"}}]},
  {"mode": "data", "type": "proxmox_virtual_environment_vm", "name": "ignored", "instances": [{"attributes": {"vm_id": 104}}]},
+ {"mode": "managed", "type": "proxmox_vm_qemu", "instances": [{"attributes": {"vmid": 104}}]},
  {"mode": "managed", "type": "null_resource", "name": "x", "instances": [{"attributes": {"vm_id": 104}}]}
 ]}`
 
