@@ -5,49 +5,88 @@ import (
 	"io"
 	"strings"
 
+	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
 )
 
-// Markdown prints the reports of a diff for a merge request or a wiki.
+// Markdown prints the reports of a diff for a merge request or a wiki: of each
+// cluster a heading, a table of actions, a list of findings and the totals.
 func Markdown(w io.Writer, reports []reconcile.Report) {
 	for _, r := range reports {
-		fmt.Fprintf(w, "## %s\n\n", md(r.Cluster))
+		parts := []string{"## " + md(r.Cluster)}
 		if c := commit(r); c != "" {
-			fmt.Fprintf(w, "Commit %s\n\n", md(c))
+			parts = append(parts, "Commit "+md(c))
 		}
-		if r.Abort != nil {
-			for _, l := range strings.Split(r.Abort.Error(), "\n") {
-				fmt.Fprintf(w, "- **error** %s\n", md(l))
+		for _, lines := range [][]string{mdNotes(r), mdActions(r.Plan.Actions), mdFindings(r.Plan)} {
+			if len(lines) > 0 {
+				parts = append(parts, strings.Join(lines, "\n"))
 			}
-			fmt.Fprintln(w)
 		}
-		if len(r.Plan.Actions) > 0 {
-			fmt.Fprint(w, "| action | object | where | why | power | changes |\n|---|---|---|---|---|---|\n")
-		}
-		for _, a := range r.Plan.Actions {
-			var ch []string
-			for _, l := range changeLines(a) {
-				ch = append(ch, md(strings.TrimSpace(l.path)+" "+l.value))
-			}
-			if a.Refused != "" {
-				ch = append(ch, "**PVE will refuse this:** "+md(a.Refused))
-			}
-			fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", a.Verb, md(a.Ref.Kind+"/"+a.Ref.Name), md(a.Node+"/"+a.ID), md(a.Why), a.PowerText(), strings.Join(ch, "<br>"))
-		}
-		if len(r.Plan.Actions) > 0 {
-			fmt.Fprintln(w)
-		}
-		for _, e := range r.Plan.Errors {
-			fmt.Fprintf(w, "- **error** %s\n", md(place(e)))
-		}
-		for _, a := range r.Plan.Anomalies {
-			fmt.Fprintf(w, "- **anomaly** %s %s: %s %s _%s_\n", md(a.Ref.Kind+"/"+a.Ref.Name), md(a.ID), md(a.Path), md(a.Text), md(a.Todo))
-		}
-		for _, s := range r.Plan.Suppressed {
-			fmt.Fprintf(w, "- **delete held back** %s %d: %s _%s_\n", md(s.Name), s.VMID, md(s.Text), md(s.Todo))
-		}
-		fmt.Fprintf(w, "\n%s\n\n", md(totals([]reconcile.Report{r})))
+		parts = append(parts, md(totals([]reconcile.Report{r})))
+		fmt.Fprintf(w, "%s\n\n", strings.Join(parts, "\n\n"))
 	}
+}
+
+func mdNotes(r reconcile.Report) []string {
+	var out []string
+	for _, n := range r.Plan.Notes {
+		out = append(out, "- **note** "+md(n))
+	}
+	for _, l := range faults(r.Abort) {
+		out = append(out, "- **error** "+md(l))
+	}
+	return out
+}
+
+func mdActions(actions []plan.Action) []string {
+	if len(actions) == 0 {
+		return nil
+	}
+	out := []string{"| action | object | where | why | power | changes |", "|---|---|---|---|---|---|"}
+	for _, a := range actions {
+		var ch []string
+		for _, l := range changeLines(a) {
+			ch = append(ch, md(strings.TrimSpace(l.path)+" "+strings.TrimSpace(l.value)))
+		}
+		for _, v := range deleted(a) {
+			ch = append(ch, "volume "+md(v))
+		}
+		if a.Refused != "" {
+			ch = append(ch, "**PVE will refuse this:** "+md(a.Refused))
+		}
+		out = append(out, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", a.Verb, md(a.Ref.Kind+"/"+a.Ref.Name), md(place(a)), md(a.Why), a.PowerText(), strings.Join(ch, "<br>")))
+	}
+	return out
+}
+
+func mdFindings(p plan.Plan) []string {
+	var out []string
+	todo := func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return " _" + md(s) + "_"
+	}
+	for _, e := range p.Errors {
+		out = append(out, "- **error** "+md(errorPlace(e)))
+	}
+	for _, a := range p.Anomalies {
+		text := a.Text
+		if a.Path != "" {
+			text = a.Path + ": " + text
+		}
+		out = append(out, fmt.Sprintf("- **anomaly** %s %s: %s%s", md(a.Ref.Kind+"/"+a.Ref.Name), md(a.ID), md(text), todo(a.Todo)))
+	}
+	for _, s := range p.Suppressed {
+		out = append(out, fmt.Sprintf("- **delete held back** %s %d: %s%s", md(s.Name), s.VMID, md(s.Text), todo(s.Todo)))
+	}
+	for _, o := range p.Objects {
+		switch o.State {
+		case plan.WaitingRestart, plan.Skipped, plan.Unknown:
+			out = append(out, fmt.Sprintf("- **%s** %s %s: %s", o.State, md(o.Ref.Kind+"/"+o.Ref.Name), md(o.ID), md(o.Why)))
+		}
+	}
+	return out
 }
 
 // md escapes what Markdown or HTML would act on.

@@ -174,7 +174,9 @@ func Applied(w io.Writer, st Style, reports []reconcile.Report, shown bool) {
 		}
 		p := r.Plan
 		p.Actions = nil
-		findings(w, st, p)
+		if findings(w, st, p) {
+			fmt.Fprintln(w)
+		}
 		fmt.Fprintln(w, st.bold(r.Cluster+": ")+result(r))
 		fmt.Fprintln(w)
 	}

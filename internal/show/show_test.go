@@ -67,7 +67,7 @@ func TestOneLineForEachText(t *testing.T) {
 			t.Errorf("control characters in %q", out)
 		}
 	}
-	if n := strings.Count(plain.String(), "\n"); n != 9 {
+	if n := strings.Count(plain.String(), "\n"); n != 10 {
 		t.Errorf("%d lines:\n%s", n, plain.String())
 	}
 	if strings.Contains(md.String(), "<script>") {
@@ -95,5 +95,72 @@ func TestCommitAndFaults(t *testing.T) {
 	Text(&diff, Style{}, []reconcile.Report{r})
 	if strings.Contains(diff.String(), "uncommitted") {
 		t.Errorf("a clean tree has no uncommitted edits:\n%s", diff.String())
+	}
+}
+
+// TestColumns: the heads of a cluster's actions line up, one name that is far
+// too long pushes its own line only, and a total stands by itself.
+func TestColumns(t *testing.T) {
+	vm, _ := kind.Lookup("VM")
+	act := func(v plan.Verb, name string, p field.Impact) plan.Action {
+		return plan.Action{Verb: v, Kind: vm, Ref: kind.Ref{Kind: "VM", Name: name}, Node: "pve01", ID: "100", Power: p, Why: "why"}
+	}
+	long := strings.Repeat("n", 60)
+	update := act(plan.Update, "web-01", field.Live)
+	update.Changes = []field.Change{
+		{Path: "options.onboot", Key: "onboot", Old: text("0"), New: text("1"), Impact: field.Live},
+		{Path: "networks[0].vlan", Key: "net0.tag", Old: text("1001"), New: text("20"), Impact: field.Pending},
+	}
+	r := reconcile.Report{Cluster: "lab", Plan: plan.Plan{Cluster: "lab", Actions: []plan.Action{
+		act(plan.MarkTemplate, "a", field.None), update, act(plan.Update, long, field.Pending), act(plan.Delete, "b", field.None)}}}
+	var b bytes.Buffer
+	Text(&b, Style{}, []reconcile.Report{r})
+	want := `=== lab ===
+~ MarkTemplate  VM/a       pve01/100                       (why)
+
+~ Update        VM/web-01  pve01/100  [applies live]       (why)
+    options.onboot    false → true  onboot
+    networks[0].vlan  1001 → 20     net0.tag  [waits for restart]
+
+~ Update        VM/` + long + `  pve01/100  [waits for restart]  (why)
+
+- Delete        VM/b       pve01/100                       (why)
+
+lab: 4 actions (2 update, 1 mark template, 1 delete) for 0 objects
+
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// TestMarkdownParagraphs: everything that the text says is in the Markdown,
+// with one blank line between its parts.
+func TestMarkdownParagraphs(t *testing.T) {
+	vm, _ := kind.Lookup("VM")
+	ref := kind.Ref{Kind: "VM", Name: "web"}
+	full := reconcile.Report{Cluster: "lab", Commit: "0123456789", Plan: plan.Plan{
+		Cluster:    "lab",
+		Notes:      []string{"a note"},
+		Actions:    []plan.Action{{Verb: plan.Delete, Kind: vm, Ref: ref, Node: "n", ID: "100", Do: plan.DeleteStep{Volumes: []string{"local:100/x.raw"}}}},
+		Errors:     []plan.ObjectError{{Ref: ref, File: "f.yaml:1:1", Text: "an error"}},
+		Anomalies:  []plan.Anomaly{{Ref: ref, ID: "100", Anomaly: field.Anomaly{Text: "an anomaly"}}},
+		Suppressed: []plan.Suppressed{{Name: "old", VMID: 7, Text: "held"}},
+		Objects:    []plan.Object{{Ref: ref, ID: "100", State: plan.Unknown, Why: "node down"}},
+	}}
+	for name, r := range map[string]reconcile.Report{"full": full, "bare": {Cluster: "lab", Plan: plan.Plan{Cluster: "lab"}}, "aborted": {Cluster: "lab", Abort: errors.New("a\nb")}} {
+		var b bytes.Buffer
+		Markdown(&b, []reconcile.Report{r, r})
+		if strings.Contains(b.String(), "\n\n\n") || strings.Contains(b.String(), "__") {
+			t.Errorf("%s:\n%s", name, b.String())
+		}
+		if name != "full" {
+			continue
+		}
+		for _, want := range []string{"**note** a note", "volume local:100/x.raw", "**error** f.yaml:1:1: an error", "**anomaly** VM/web 100: an anomaly", "old 7: held", "**unknown** VM/web 100: node down"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("no %q in\n%s", want, b.String())
+			}
+		}
 	}
 }

@@ -35,8 +35,9 @@ func (s Style) warn(t string) string { return s.paint(t, color.FgYellow) }
 func (s Style) good(t string) string { return s.paint(t, color.FgGreen) }
 
 // verb is the sign and colour of a verb.
-func (s Style) verb(v plan.Verb) string {
-	text := sign(v) + " " + string(v)
+func (s Style) verb(v plan.Verb) string { return s.paintVerb(v, sign(v)+" "+string(v)) }
+
+func (s Style) paintVerb(v plan.Verb, text string) string {
 	switch v {
 	case plan.Create, plan.Clone, plan.Download:
 		return s.good(text)

@@ -43,63 +43,21 @@ func Section(w io.Writer, st Style, r reconcile.Report) {
 		}
 	}
 	p := r.Plan
+	c := columnsOf(p.Actions)
 	for i, a := range p.Actions {
 		if i > 0 && !sameObject(a, p.Actions[i-1]) {
 			fmt.Fprintln(w)
 		}
-		action(w, st, a)
+		action(w, st, a, c)
 	}
-	findings(w, st, p)
+	if findings(w, st, p) || len(p.Actions) > 0 {
+		fmt.Fprintln(w)
+	}
 	fmt.Fprintln(w, st.bold(r.Cluster+": ")+totals([]reconcile.Report{r}))
 	fmt.Fprintln(w)
 }
 
 func sameObject(a, b plan.Action) bool { return a.Ref == b.Ref && a.ID == b.ID && a.Node == b.Node }
-
-func action(w io.Writer, st Style, a plan.Action) {
-	where := a.ID
-	if a.Node != "" {
-		where = a.Node + "/" + a.ID
-	}
-	line := fmt.Sprintf("%s  %s  %s", st.verb(a.Verb), st.bold(a.Ref.Kind+"/"+Clean(a.Ref.Name)), Clean(where))
-	if a.Why != "" {
-		line += st.dim("  (" + Clean(a.Why) + ")")
-	}
-	switch {
-	case a.Power == field.None || a.Verb == plan.Stop:
-	case a.Verb == plan.Delete:
-		line += "  " + st.warn("["+a.PowerText()+"]")
-	default:
-		line += "  " + power(st, a.Power)
-	}
-	fmt.Fprintln(w, line)
-	for _, l := range changeLines(a) {
-		fmt.Fprintln(w, "    "+l.text(st))
-	}
-	for _, v := range deleted(a) {
-		fmt.Fprintln(w, "    "+st.bad("volume ")+Clean(v))
-	}
-	if a.Refused != "" {
-		fmt.Fprintln(w, "    "+st.bad("PVE will refuse this: ")+Clean(a.Refused))
-	}
-}
-
-func deleted(a plan.Action) []string {
-	if d, ok := a.Do.(plan.DeleteStep); ok {
-		return d.Volumes
-	}
-	return nil
-}
-
-func power(st Style, i field.Impact) string {
-	switch i {
-	case field.Live:
-		return st.good("[applies live]")
-	case field.Pending:
-		return st.warn("[waits for restart]")
-	}
-	return st.bad("[stop+start]")
-}
 
 // line is one change, aligned with its neighbours.
 type line struct {
@@ -110,7 +68,7 @@ type line struct {
 
 func changeLines(a plan.Action) []line {
 	var out []line
-	width := 0
+	width, widest := 0, 0
 	creating := a.Verb == plan.Create || a.Verb == plan.Clone || a.Verb == plan.Download
 	spell := spellerOf(a)
 	for _, c := range a.Changes {
@@ -120,9 +78,15 @@ func changeLines(a plan.Action) []line {
 		}
 		out = append(out, l)
 		width = max(width, utf8.RuneCountInString(l.path))
+		if n := utf8.RuneCountInString(l.value); n <= widestPlace {
+			widest = max(widest, n)
+		}
 	}
 	for i := range out {
 		out[i].path = pad(out[i].path, width)
+		if out[i].note != "" || out[i].mixed {
+			out[i].value = pad(out[i].value, widest)
+		}
 	}
 	return out
 }
@@ -160,10 +124,11 @@ func value(v *wire.Value) string {
 }
 
 // findings prints what is not an action: errors, anomalies, suppressed
-// deletes, objects that wait or are unknown.
-func findings(w io.Writer, st Style, p plan.Plan) {
+// deletes, objects that wait or are unknown. It reports whether there was any.
+func findings(w io.Writer, st Style, p plan.Plan) (found bool) {
 	gap := len(p.Actions) > 0
 	section := func() {
+		found = true
 		if gap {
 			fmt.Fprintln(w)
 			gap = false
@@ -171,7 +136,7 @@ func findings(w io.Writer, st Style, p plan.Plan) {
 	}
 	for _, e := range p.Errors {
 		section()
-		fmt.Fprintf(w, "%s%s\n", st.bad("error: "), Clean(place(e)))
+		fmt.Fprintf(w, "%s%s\n", st.bad("error: "), Clean(errorPlace(e)))
 	}
 	for _, a := range p.Anomalies {
 		section()
@@ -199,16 +164,20 @@ func findings(w io.Writer, st Style, p plan.Plan) {
 		switch o.State {
 		case plan.WaitingRestart, plan.Skipped, plan.Unknown:
 			section()
-			fmt.Fprintf(w, "%s%s %s: %s\n", st.warn(string(o.State)+": "), object(o.Ref.Kind, o.Ref.Name), Clean(o.ID), Clean(o.Why))
-			spell := spellerOf(plan.Action{Kind: o.Kind, Changes: o.Waiting})
-			for _, c := range o.Waiting {
-				fmt.Fprintf(w, "    %s  %s%s\n", Clean(c.Path), spell.arrow(c, false), st.dim("  "+Clean(c.Key)))
+			why := ": " + Clean(o.Why)
+			if o.State == plan.WaitingRestart && len(o.Waiting) > 0 {
+				why = "" // the changes that follow say it
+			}
+			fmt.Fprintf(w, "%s%s %s%s\n", st.warn(string(o.State)+": "), object(o.Ref.Kind, o.Ref.Name), Clean(o.ID), why)
+			for _, l := range changeLines(plan.Action{Kind: o.Kind, Changes: o.Waiting}) {
+				fmt.Fprintln(w, "    "+l.text(st))
 			}
 		}
 	}
+	return found
 }
 
-func place(e plan.ObjectError) string {
+func errorPlace(e plan.ObjectError) string {
 	var parts []string
 	for _, s := range []string{e.File, e.Path} {
 		if s != "" {
@@ -259,6 +228,13 @@ func short(hash string) string {
 // order is how totals name verbs.
 var order = [...]plan.Verb{plan.Download, plan.Create, plan.Clone, plan.Migrate, plan.Update, plan.Resize, plan.MarkTemplate, plan.Restart, plan.Start, plan.Stop, plan.Delete}
 
+func word(v plan.Verb) string {
+	if v == plan.MarkTemplate {
+		return "mark template"
+	}
+	return string(v)
+}
+
 func totals(reports []reconcile.Report) string {
 	n, anomalies, suppressed, errs, objects, waiting, unread, unknown := 0, 0, 0, 0, 0, 0, 0, 0
 	verbs := map[plan.Verb]int{}
@@ -288,7 +264,7 @@ func totals(reports []reconcile.Report) string {
 	var parts []string
 	for _, v := range order {
 		if verbs[v] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", verbs[v], strings.ToLower(string(v))))
+			parts = append(parts, fmt.Sprintf("%d %s", verbs[v], strings.ToLower(word(v))))
 		}
 	}
 	if len(parts) > 0 {
@@ -330,7 +306,7 @@ func plural(n int, what string) string {
 // Status prints the convergence table: a row a cluster, then the objects that
 // are not converged.
 func Status(w io.Writer, st Style, reports []reconcile.Report) {
-	rows := [][]string{{"CLUSTER", "STATE", "OBJECTS", "CONVERGED", "DRIFT", "WAITING", "ANOMALIES", "ERRORS", "COMMIT"}}
+	rows := [][]string{{"CLUSTER", "STATE", "OBJECTS", "CONVERGED", "MISSING", "DRIFT", "WAITING", "ANOMALIES", "ERRORS", "COMMIT"}}
 	var rest [][]string
 	for _, r := range reports {
 		by := map[plan.ObjectState]int{}
@@ -343,7 +319,7 @@ func Status(w io.Writer, st Style, reports []reconcile.Report) {
 		c := r.Counts()
 		errs := c.ActionsError + count(r.Abort)
 		rows = append(rows, []string{r.Cluster, ClusterState(r), fmt.Sprint(len(r.Objects)), fmt.Sprint(by[plan.Converged]),
-			fmt.Sprint(by[plan.Drift] + by[plan.Desired]), fmt.Sprint(by[plan.WaitingRestart]), fmt.Sprint(c.Anomalies), fmt.Sprint(errs), commit(r)})
+			fmt.Sprint(by[plan.Desired]), fmt.Sprint(by[plan.Drift]), fmt.Sprint(by[plan.WaitingRestart]), fmt.Sprint(c.Anomalies), fmt.Sprint(errs), commit(r)})
 	}
 	table(w, st, rows)
 	if len(rest) > 0 {
