@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/proxops/proxops/internal/apply"
-	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/show"
@@ -34,7 +33,8 @@ action failed. With -n as diff.`,
 			if err := checkFormat(output); err != nil {
 				return err
 			}
-			if err := checkKinds(vanished); err != nil {
+			kinds, err := guestKinds(vanished)
+			if err != nil {
 				return err
 			}
 			s, err := a.session(cmd.Context(), false)
@@ -42,13 +42,13 @@ action failed. With -n as diff.`,
 				return err
 			}
 			if dry {
-				reports := s.cycles(cmd.Context(), func(_ string, o *reconcile.Options) { o.Policy = allow(vanished) })
+				reports := s.cycles(cmd.Context(), func(_ string, o *reconcile.Options) { o.Policy = allow(kinds) })
 				if err := a.print(output, reports); err != nil {
 					return err
 				}
 				return diffCode(reports)
 			}
-			return a.apply(cmd.Context(), s, diff, vanished)
+			return a.apply(cmd.Context(), s, diff, kinds)
 		},
 	}
 	c.Flags().BoolVarP(&dry, "dry-run", "n", false, "plan only, as diff does")
@@ -58,13 +58,18 @@ action failed. With -n as diff.`,
 	return c
 }
 
-func checkKinds(names []string) error {
+// guestKinds are the kinds' names as manifests spell them, from names in any
+// case.
+func guestKinds(names []string) ([]string, error) {
+	var out []string
 	for _, n := range names {
-		if k, ok := kind.Lookup(n); !ok || !k.IsGuest() {
-			return hint{err: fmt.Errorf("--prune-vanished: %q is not one of VM, LXC, TemplateVM, TemplateCT", n)}
+		k, err := kindNamed(n)
+		if err != nil || !k.IsGuest() {
+			return nil, hint{err: fmt.Errorf("--prune-vanished: %q is not one of VM, LXC, TemplateVM, TemplateCT", n)}
 		}
+		out = append(out, k.Name)
 	}
-	return nil
+	return out, nil
 }
 
 // apply runs the clusters' cycles and prints, while they run, a line for each
@@ -72,7 +77,12 @@ func checkKinds(names []string) error {
 func (a *app) apply(ctx context.Context, s *session, diff bool, vanished []string) error {
 	st := a.style(a.out)
 	var mu sync.Mutex
-	live := show.NewProgress(a.out, st, isTerminal(a.out) && a.env["TERM"] != "dumb")
+	terminal := isTerminal(a.out) && a.env["TERM"] != "dumb"
+	to := a.out
+	if terminal {
+		to = plain(a.out) // whose width the display asks for
+	}
+	live := show.NewProgress(to, st, terminal)
 	reports := s.cycles(ctx, func(name string, o *reconcile.Options) {
 		o.Policy = allow(vanished)
 		o.Write = true

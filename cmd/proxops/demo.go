@@ -208,7 +208,7 @@ func (d *demoRun) run(want int, args ...string) error {
 	c.Args = append([]string{"proxops"}, args...)
 	c.Dir = d.repo()
 	c.Env = append(demoEnv(d.app.environ), "SOPS_AGE_KEY_FILE="+d.keyFile())
-	c.Stdout, c.Stderr = d.app.out, d.app.err
+	c.Stdout, c.Stderr = plain(d.app.out), d.app.err // files as they are: the command sees whether they are a terminal
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = 5 * time.Second
 	err = c.Run()

@@ -32,11 +32,15 @@ held back alone are 0.`,
 			if err := checkFormat(output); err != nil {
 				return err
 			}
+			kinds, err := guestKinds(vanished)
+			if err != nil {
+				return err
+			}
 			s, err := a.session(cmd.Context(), false)
 			if err != nil {
 				return err
 			}
-			reports := s.cycles(cmd.Context(), func(_ string, o *reconcile.Options) { o.Policy = allow(vanished) })
+			reports := s.cycles(cmd.Context(), func(_ string, o *reconcile.Options) { o.Policy = allow(kinds) })
 			if err := a.print(output, reports); err != nil {
 				return err
 			}

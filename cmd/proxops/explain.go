@@ -13,7 +13,7 @@ import (
 
 func (a *app) explainCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain [KIND[.PATH]]", GroupID: "more", Args: cobra.MaximumNArgs(1),
+		Use: "explain [KIND[.PATH]]", GroupID: "more", Args: atMostOne("KIND or KIND.PATH", false),
 		Short: "Explain a kind or a field of a manifest",
 		Long: `Say what a field means, what it takes, which PVE key it is, and what a change of
 it does to a running guest. Indexes may be left out.`,
@@ -47,7 +47,7 @@ it does to a running guest. Indexes may be left out.`,
 
 func (a *app) schemaCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema KIND", GroupID: "more", Args: cobra.ExactArgs(1),
+		Use: "schema KIND", GroupID: "more", Args: atMostOne("KIND", true),
 		Short: "Print the JSON Schema of a kind, for editors",
 		Long: `Print the JSON Schema (draft 2020-12) of a kind's manifest. With the YAML language
 server, an editor checks and completes manifests that begin with

@@ -20,6 +20,9 @@ func mainExit() int {
 	defer cancel()
 	sig := make(chan os.Signal, 2)
 	signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
+	// Without this a reader that goes away, as in proxops apply | head, would
+	// end the process in the middle of a write to PVE.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		<-sig
 		cancel()

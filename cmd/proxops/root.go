@@ -7,13 +7,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/lmittmann/tint"
+	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/show"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	"github.com/spf13/pflag"
 )
 
 // system is what a command may touch of the process.
@@ -47,7 +49,14 @@ type hint struct{ err error }
 func (h hint) Error() string { return h.err.Error() }
 func (h hint) Unwrap() error { return h.err }
 
+// run is the whole program: the exit code is 0, or as the command says.
 func run(ctx context.Context, sys system, args []string) int {
+	out := &output{w: sys.out}
+	sys.out = out
+	return out.lost(sys.err, sys.run(ctx, args))
+}
+
+func (sys system) run(ctx context.Context, args []string) int {
 	a := &app{system: sys, env: map[string]string{}, level: &slog.LevelVar{}}
 	for _, kv := range sys.environ {
 		if k, v, ok := strings.Cut(kv, "="); ok {
@@ -67,12 +76,87 @@ func run(ctx context.Context, sys system, args []string) int {
 	if errors.As(err, &code) {
 		return int(code)
 	}
+	err = meant(cmd, err)
 	show.Problems(sys.err, a.style(sys.err), err)
 	var h hint
 	if errors.As(err, &h) {
 		fmt.Fprintf(sys.err, "see %s --help\n", cmd.CommandPath())
 	}
 	return 1
+}
+
+// unknown is the error of a command that parent does not have.
+func unknown(parent *cobra.Command, name string) error {
+	var names []string
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := field.Nearest(name, names); near != "" {
+		return hint{err: fmt.Errorf("%q is not a command of %s; did you mean %s?", name, parent.CommandPath(), near)}
+	}
+	return hint{err: fmt.Errorf("%q is not a command of %s; there are %s", name, parent.CommandPath(), strings.Join(names, ", "))}
+}
+
+// subcommand is for commands that only hold others.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknown(cmd, args[0])
+	}
+	return nil
+}
+
+// atMostOne takes one argument, what, or none unless it is needed.
+func atMostOne(what string, needed bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 || needed && len(args) == 0 {
+			return hint{err: fmt.Errorf("%s takes one %s, got %d arguments", cmd.CommandPath(), what, len(args))}
+		}
+		return nil
+	}
+}
+
+// helpCmd is cobra's, and fails where there is nothing to help about.
+func helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", GroupID: "more", Short: "Help about any command",
+		RunE: func(c *cobra.Command, args []string) error {
+			cmd, rest, err := c.Root().Find(args)
+			if err != nil || cmd == c.Root() && len(rest) > 0 {
+				return unknown(c.Root(), rest[0])
+			}
+			if cmd.HasSubCommands() && len(rest) > 0 {
+				return unknown(cmd, rest[0])
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}
+
+// meant adds to an unknown command or flag the one that is spelt nearly so.
+func meant(cmd *cobra.Command, err error) error {
+	quoted, isCommand := strings.CutPrefix(err.Error(), "unknown command ")
+	var flag *pflag.NotExistError
+	var near string
+	switch {
+	case isCommand:
+		quoted, _ = strconv.QuotedPrefix(quoted)
+		name, _ := strconv.Unquote(quoted)
+		return unknown(cmd, name)
+	case errors.As(err, &flag) && flag.GetSpecifiedShortnames() == "":
+		var names []string
+		tell := func(f *pflag.Flag) { names = append(names, f.Name) }
+		cmd.Flags().VisitAll(tell)
+		if near = field.Nearest(flag.GetSpecifiedName(), names); near != "" {
+			near = "--" + near
+		}
+	}
+	if near == "" {
+		return err
+	}
+	return hint{err: fmt.Errorf("%w; did you mean %s?", err, near)}
 }
 
 func (a *app) root() *cobra.Command {
@@ -87,9 +171,10 @@ status says what is in sync. Nothing is written outside PVE, and no state file
 is kept.
 
 Try it without any cluster: proxops demo`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Version:       versionText(),
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		DisableSuggestions: true, // meant has our wording
+		Version:            versionText(),
 	}
 	c.SetVersionTemplate("proxops {{.Version}}\n")
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return hint{err: err} })
@@ -113,7 +198,7 @@ Try it without any cluster: proxops demo`,
 	for _, cmd := range a.commands() {
 		c.AddCommand(cmd)
 	}
-	c.SetHelpCommandGroupID("more")
+	c.SetHelpCommand(helpCmd())
 	c.SetCompletionCommandGroupID("more")
 	return c
 }
@@ -148,11 +233,6 @@ func (a *app) completeCluster(*cobra.Command, []string, string) ([]string, cobra
 // style decorates only for terminals, and never when NO_COLOR is set.
 func (a *app) style(w io.Writer) show.Style {
 	return show.Style{Color: a.env["NO_COLOR"] == "" && a.env["TERM"] != "dumb" && isTerminal(w)}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // logger writes to standard error, as the settings say.

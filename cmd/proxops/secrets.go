@@ -16,7 +16,7 @@ import (
 func (a *app) secretsCmd() *cobra.Command {
 	s := &secretsCommand{app: a}
 	c := &cobra.Command{
-		Use: "secrets", GroupID: "more", Args: noArgs,
+		Use: "secrets", GroupID: "more", Args: subcommand,
 		Short: "Make, change and check encrypted secrets files",
 		Long: `Work on clusters/<cluster>/secrets.sops.yaml, or with --process on the file that
 secrets-file in proxops.yaml names: SOPS with age, in this process. What the

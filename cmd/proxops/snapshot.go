@@ -39,7 +39,7 @@ times, vmbrN, local and local-lvm. Look the file through before you give it away
 			return a.snapshot(cmd.Context(), out, force)
 		},
 	}
-	c.Flags().StringVar(&out, "out", "", "file to write")
+	c.Flags().StringVar(&out, "out", "", "file to write; - is standard output")
 	c.Flags().BoolVar(&force, "force", false, "overwrite the file")
 	return c
 }
@@ -51,7 +51,7 @@ type estateFile struct {
 }
 
 func (a *app) snapshot(ctx context.Context, out string, force bool) error {
-	if _, err := os.Stat(out); err == nil && !force {
+	if _, err := os.Stat(out); err == nil && !force && out != "-" {
 		return fmt.Errorf("--out: %s exists already; --force overwrites it", out)
 	}
 	c, client, err := a.reader(ctx)
@@ -69,13 +69,21 @@ func (a *app) snapshot(ctx context.Context, out string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(out, append(b, '\n'), 0o600); err != nil {
+	b = append(b, '\n')
+	told := a.out
+	if out == "-" {
+		told = a.err
+		_, err = a.out.Write(b)
+	} else {
+		err = renameio.WriteFile(out, b, 0o600)
+	}
+	if err != nil {
 		return err
 	}
 	for _, p := range e.problems {
 		fmt.Fprintf(a.err, "not read: %s\n", p)
 	}
-	fmt.Fprintf(a.out, "%s: %d guests, %d answers; %d reads, %d writes\n", out, e.guests, len(e.answers), e.r.Stats().Reads, e.r.Stats().Writes)
+	fmt.Fprintf(told, "%s: %d guests, %d answers; %d reads, %d writes\n", out, e.guests, len(e.answers), e.r.Stats().Reads, e.r.Stats().Writes)
 	return nil
 }
 
