@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"regexp"
 	"strings"
 	"syscall"
@@ -30,7 +31,7 @@ func TestOutputIsLost(t *testing.T) {
 			if code != 1 {
 				t.Errorf("%s: %v: exit status %d, want 1\n%s", text, fault, code, &errs)
 			}
-			if said := strings.Contains(errs.String(), fault.Error()); fault == syscall.ENOSPC && !said {
+			if said := strings.Contains(errs.String(), fault.Error()); errors.Is(fault, syscall.ENOSPC) && !said {
 				t.Errorf("%s: nothing is said of the lost output: %s", text, &errs)
 			}
 		}
