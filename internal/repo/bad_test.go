@@ -82,6 +82,8 @@ var badFiles = []struct {
 		`clusters/prod/config.yaml: does not exist: declare pve.clusters.prod here (base-url, nodes), or remove clusters/prod`},
 	{"vmid twice", files{"vm/prod/b.yaml": vmYAML("b", 100), "clusters/prod/resources.yaml": "resources: [vm/prod/a.yaml, vm/prod/b.yaml]\n"},
 		`vm/prod/b.yaml:7:9: vmid: 100 is already taken by VM:a in vm/prod/a.yaml:7:9: vmids are unique in the whole cluster`},
+	{"vmid of another range", files{"clusters/prod/config.yaml": configYAML + "      vmid-ranges: {VM: '200-299, 400-499'}\n"},
+		`vm/prod/a.yaml:7:9: vmid: 100 is not in 200-299, 400-499, which clusters/prod/config.yaml keeps for VM: take a vmid of it (proxops next-id --kind VM), or change vmid-ranges`},
 	{"name twice", files{"vm/prod/b.yaml": vmYAML("a", 101), "clusters/prod/resources.yaml": "resources: [vm/prod/a.yaml, vm/prod/b.yaml]\n"},
 		`vm/prod/b.yaml:4:9: metadata.name: VM:a is already defined in vm/prod/a.yaml:4:9: names are unique within a kind`},
 	{"storage file twice", files{"iso/prod/again.yaml": strings.Replace(isoYAML, "name: debian", "name: again", 1), "clusters/prod/resources.yaml": "resources: [iso/base/debian.yaml, iso/prod/again.yaml]\n"},
@@ -126,6 +128,8 @@ var badConfigs = []struct{ name, text, want string }{
 	{"no entry", "pve: {}\n", `clusters/prod/config.yaml:1:1: pve.clusters: declares exactly one entry, named after the directory: prod; there is none`},
 	{"another name", "pve:\n  clusters:\n    prd: {base-url: 'https://a', nodes: [pve1]}\n", `clusters/prod/config.yaml:3:5: pve.clusters: declares exactly one entry, named after the directory: prod; there is prd`},
 	{"two entries", "pve:\n  clusters:\n    prod: {base-url: 'https://a', nodes: [pve1]}\n    lab: {base-url: 'https://b', nodes: [pve1]}\n", `clusters/prod/config.yaml:3:5: pve.clusters: declares exactly one entry, named after the directory: prod; there is prod, lab`},
+	{"ranges of vmids", "pve: {clusters: {prod: {base-url: 'https://a', nodes: [pve1], vmid-ranges: {VM: '100-99', LXC: 5-200}}}}\n", `clusters/prod/config.yaml:1:81: pve.clusters.prod.vmid-ranges.VM: "100-99" is no range of vmids such as 100-199, within 100-999999999` + "\n" +
+		`clusters/prod/config.yaml:1:96: pve.clusters.prod.vmid-ranges.LXC: "5-200" is no range of vmids such as 100-199, within 100-999999999`},
 	{"plain http", "pve: {clusters: {prod: {base-url: 'http://10.0.0.1:8006', nodes: [pve1, pve2]}}}\n", `clusters/prod/config.yaml:1:35: pve.clusters.prod.base-url: plain http is allowed to a loopback address only, since credentials would cross the network in the clear: use https`},
 	{"ftp", "pve: {clusters: {prod: {base-url: 'ftp://10.0.0.1', nodes: [pve1, pve2]}}}\n", `clusters/prod/config.yaml:1:35: pve.clusters.prod.base-url: scheme "ftp" is not https`},
 	{"user in URL", "pve: {clusters: {prod: {base-url: 'https://root:canary@a', nodes: [pve1, pve2]}}}\n", `clusters/prod/config.yaml:1:35: pve.clusters.prod.base-url: holds a user or password; credentials do not belong into a URL: use the secrets-file or the environment`},

@@ -27,6 +27,7 @@ func (l *loader) index() {
 		case kind.GuestSpec:
 			node, vmid := s.Place()
 			l.allowed(r, "node", node)
+			l.ranged(r, vmid)
 			if first, ok := vmids[vmid]; ok {
 				l.add(r.SpecProblem("vmid", fmt.Sprintf("%d is already taken by %s in %s: vmids are unique in the whole cluster", vmid, first.Ref(), where(first, "spec.vmid"))))
 				continue

@@ -142,6 +142,10 @@ var ClusterKeys = []Key[entry]{
 		func(e *entry) *[]string { return &e.Endpoints }),
 	list("nodes", "list of node name", "", "the nodes that are read, written and pruned; no other is",
 		func(e *entry) *[]string { return &e.Nodes }),
+	vmids("VM", "VMs", func(v *VMIDRanges) *string { return &v.VM }),
+	vmids("LXC", "containers", func(v *VMIDRanges) *string { return &v.LXC }),
+	vmids("TemplateVM", "VM templates", func(v *VMIDRanges) *string { return &v.TemplateVM }),
+	vmids("TemplateCT", "container templates", func(v *VMIDRanges) *string { return &v.TemplateCT }),
 	oneOf("auth", "pve.auth", "how to log in to this cluster",
 		func(e *entry) *string { return &e.Auth }, "token", "ticket"),
 	text("ca-file", "path", "pve.ca-file", "PEM file of the authority that signs the cluster's certificates, from this file's directory",
@@ -160,6 +164,11 @@ var ClusterKeys = []Key[entry]{
 		func(e *entry) *string { return &e.refs.password }),
 	text("secrets.git.token", "key of the secrets file", "", "entry of secrets: that holds the token for git.url",
 		func(e *entry) *string { return &e.refs.gitToken }),
+}
+
+func vmids(kindName, what string, of func(*VMIDRanges) *string) Key[entry] {
+	return checked("vmid-ranges."+kindName, "ranges such as 100-199,300-399", "any", "the vmids that manifests of "+what+" may have in this cluster",
+		func(e *entry) *string { return of(&e.VMIDRanges) }, func(v string) error { _, err := ParseVMIDRanges(v); return err })
 }
 
 func (k Key[S]) env(name string) Key[S]  { k.Env = name; return k }

@@ -42,6 +42,7 @@ type ClusterConfig struct {
 	CAFile      string // for messages; its content is in CA
 	CA          []byte // PEM; nil = the system's roots
 	Fingerprint string
+	VMIDRanges  VMIDRanges
 	SecretsFile string // from the repository root; "" = none
 	File        string // the file the entry stands in
 }

@@ -239,3 +239,17 @@ func TestPreflightForeignType(t *testing.T) {
 		})
 	}
 }
+
+// A cluster may keep ranges of vmids for each kind; a manifest outside of them
+// is refused before PVE is asked anything.
+func TestF8_IDsArePolicy(t *testing.T) {
+	story(t, func(l *lab) {
+		l.settings = "      vmid-ranges: {VM: 100-199, LXC: 300-399}\n"
+		for id, ok := range map[int]bool{100: true, 199: true, 200: false, 350: false} {
+			err := l.loadError(vm("a", id))
+			if (err == "") != ok || !ok && !strings.Contains(err, "is not in 100-199, which clusters/lab/config.yaml keeps for VM") {
+				t.Errorf("%d: %s", id, err)
+			}
+		}
+	})
+}
