@@ -3,6 +3,7 @@ package field
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/proxops/proxops/internal/wire"
@@ -137,7 +138,7 @@ func (r *Row) wireName(lxc bool) string {
 		return ""
 	}
 	key := r.Key
-	if c := wire.KeyClass(key); c != key && strings.HasSuffix(key, "0") {
+	if c := wire.KeyClass(key); c != key && (strings.HasSuffix(key, "0") || c == "mp") {
 		switch c {
 		case "efidisk", "tpmstate", "rng", "audio":
 		default:
@@ -204,13 +205,11 @@ func Table(b *Block, lxc bool) string {
 			if x.Required {
 				takes += ", required"
 			}
-			notes := []string{x.Doc}
-			for _, n := range []string{x.when(), x.RootOnly} {
-				if n != "" {
-					notes = append(notes, n)
-				}
+			notes, more := x.Doc, slices.DeleteFunc([]string{x.when(), x.RootOnly}, func(n string) bool { return n == "" })
+			if len(more) > 0 {
+				notes += " _" + strings.Join(more, "; ") + "_"
 			}
-			fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", p.path, esc(takes), code(x.wireName(lxc)), dash(x.effect(lxc)), esc(strings.Join(notes, "; ")))
+			fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s |\n", p.path, esc(takes), code(x.wireName(lxc)), dash(x.effect(lxc)), esc(notes))
 		case *Block:
 			fmt.Fprintf(&out, "| **`%s`** | block%s | | | %s |\n", p.path, must(x.Required), esc(x.Doc))
 		case *List:

@@ -47,8 +47,8 @@ func (m *maker) unusable(o *object, g *live.Guest) (ObjectState, string) {
 	n, known := m.s.Nodes[g.Node]
 	switch {
 	case known && !n.Allowed:
-		why := fmt.Sprintf("guest %d lives on node %s, which is not on the cluster's allow-list: hands off", g.VMID, g.Node)
-		o.anomaly("node", why, "move it to an allowed node, or add the node to `nodes` in the cluster's config.yaml")
+		why := fmt.Sprintf("vmid %d is the %s %q on node %s, which is not on the cluster's allow-list: hands off", g.VMID, word(g.Type, g.Template), g.Name, g.Node)
+		o.anomaly("node", why, "if it is somebody else's, give the manifest a free vmid; if it is the one that is meant, move it to an allowed node, or add the node to `nodes` in the cluster's config.yaml")
 		return Anomalous, why
 	case g.Unknown != "":
 		return Unknown, g.Unknown
@@ -133,7 +133,7 @@ func (m *maker) claim(o *object, spec kind.GuestSpec, g *live.Guest) (claim, min
 		return false, false
 	}
 	o.anomaly("vmid", fmt.Sprintf("vmid %d is the guest %q on %s, which does not carry the tag %s: it is somebody else's, nothing is written", g.VMID, g.Name, g.Node, kind.OwnerTag),
-		fmt.Sprintf("give the manifest a free vmid; if the guest is meant, name it %q or set the annotation proxops/claim: \"true\"", spec.WantName()))
+		"give the manifest a free vmid; if that guest is meant, set the annotation proxops/claim: \"true\" in the manifest")
 	return false, false
 }
 

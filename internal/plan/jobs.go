@@ -39,7 +39,7 @@ func leftBehind(s *live.Snapshot, g *live.Guest) string {
 		out += fmt.Sprintf("; %s names it and stays as it is, since no purge is sent", jobs("backup job", ids))
 	}
 	if len(s.Jobs.Unread) > 0 {
-		out += fmt.Sprintf("; whether %s name it could not be read, they would stay as they are", strings.Join(s.Jobs.Unread, ", "))
+		out += fmt.Sprintf("; %s could not be read: any that name it stay as they are", strings.Join(s.Jobs.Unread, " and "))
 	}
 	return out
 }

@@ -126,7 +126,7 @@ func (v *view) clusterNames() ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: holds no cluster: add clusters/<name>/config.yaml and clusters/<name>/resources.yaml, or start with proxops init", v.tree.Root)
+		return nil, fmt.Errorf("%s: holds no cluster: add clusters/<name>/config.yaml and clusters/<name>/resources.yaml", v.tree.Root)
 	}
 	return sorted(names), problems.Err()
 }

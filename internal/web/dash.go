@@ -37,7 +37,7 @@ func Pages(store *Store, log *slog.Logger) *Dashboard {
 	}
 	d := &Dashboard{store: store, log: log, mux: http.NewServeMux()}
 	d.pages = template.Must(template.New("").Funcs(template.FuncMap{
-		"ago": agoAny, "stamp": stampAny, "tone": tone, "short": shortHash, "href": href, "join": strings.Join,
+		"ago": agoAny, "due": due, "stamp": stampAny, "tone": tone, "short": shortHash, "href": href, "join": strings.Join,
 	}).ParseFS(files, "pages/*.html"))
 	d.mux.HandleFunc("GET /{$}", d.overview)
 	d.mux.HandleFunc("GET /objects", d.objects)
@@ -168,6 +168,14 @@ func tone(state string) string {
 		return "busy"
 	}
 	return "plain"
+}
+
+// due is when something is to happen; what should have happened is due.
+func due(t time.Time) string {
+	if time.Until(t) < 0 {
+		return "due now"
+	}
+	return agoAny(t)
 }
 
 // Templates hold times and pointers to them.

@@ -165,3 +165,13 @@ func TestEvents(t *testing.T) {
 	store.Put(reconcile.Standing{Cluster: "home", Mine: true, Report: estate("home", time.Now())})
 	read(`"clusters":["home"]`)
 }
+
+// A cycle that should have begun is due, whatever its time was.
+func TestDue(t *testing.T) {
+	if got := due(time.Now().Add(-3 * time.Second)); got != "due now" {
+		t.Error(got)
+	}
+	if got := due(time.Now().Add(90 * time.Second)); got != "1 min from now" {
+		t.Error(got)
+	}
+}

@@ -284,7 +284,7 @@ func TestB13_JobsOfADeletedGuest(t *testing.T) {
 			l.as(l.token())
 			rep := l.apply(debian, m("keep", 100))
 			l.wantVerbs(rep, "Delete 101")
-			l.says(rep, "whether HA resources, backup jobs name it could not be read")
+			l.says(rep, "HA resources and backup jobs could not be read")
 		})
 	}
 }
