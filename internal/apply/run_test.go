@@ -52,7 +52,6 @@ func TestRun(t *testing.T) {
 	}
 	rootOnly := action(plan.Update, 100, memory("4096", "d0"))
 	rootOnly.RootOnly, rootOnly.Refused = true, "hardware.pci-devices[0].device: root@pam only"
-	const del, put = "DELETE /nodes/pve01/qemu/100", "PUT /nodes/pve01/qemu/100/config"
 	tests := []struct {
 		name    string
 		s       *scripted

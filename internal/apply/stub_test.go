@@ -27,6 +27,7 @@ type scripted struct {
 	answer map[string]func() reply  // "PUT /nodes/pve01/qemu/100/config" → what comes instead
 	work   map[string]time.Duration // task type → how long it runs
 	sent   []string                 // writes, as METHOD path
+	forms  map[string]url.Values    // what the last write of each came with
 	begun  map[string]time.Time     // by UPID
 	peak   map[string]int           // task type → most that ran at a time
 }
@@ -72,6 +73,10 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer s.mu.Unlock()
 	if req.Method != http.MethodGet {
 		s.sent = append(s.sent, req.Method+" "+path)
+		if s.forms == nil {
+			s.forms = map[string]url.Values{}
+		}
+		s.forms[req.Method+" "+path] = form
 	}
 	r := reply{status: 200, reason: "OK"}
 	if f := s.answer[req.Method+" "+path]; f != nil {
@@ -144,6 +149,12 @@ func (s *scripted) guest(call, id string, g *machine, form url.Values) (any, int
 		}
 		g.digest++
 		return nil, 200, "OK"
+	case "PUT /resize":
+		if d := form.Get("digest"); d != fmt.Sprint("d", g.digest) {
+			return nil, 500, "checksum mismatch (file change by other user?)"
+		}
+		g.digest++
+		return s.start("resize", id), 200, "OK"
 	case "POST /status/start":
 		g.running = true
 		return s.start("qmstart", id), 200, "OK"
