@@ -320,6 +320,7 @@ func TestConfigErrors(t *testing.T) {
 		"user":             {func(c *Config) { c.Auth = Credentials{User: "root", Password: secret.New(canary)} }, "user@realm"},
 		"fingerprint":      {func(c *Config) { c.Fingerprint = "AB:CD" }, "SHA-256"},
 		"ca-file":          {func(c *Config) { c.CAFile = "/nonexistent.pem" }, "ca-file"},
+		"ca without PEM":   {func(c *Config) { c.CA = []byte("not a certificate") }, "no certificate in it"},
 	} {
 		cfg := good
 		x.change(&cfg)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/proxops/proxops/internal/yamldoc"
 )
 
 func TestBadSettingsStopAll(t *testing.T) {
@@ -197,6 +199,27 @@ func TestWindow(t *testing.T) {
 }
 
 // docs/reference-config.md is written by this test: UPDATE_DOCS=1 go test.
+// A window that nobody set is shut.
+func TestNoWindowIsShut(t *testing.T) {
+	if (Window{}).Open(time.Now()) {
+		t.Error("the zero window is open")
+	}
+}
+
+// A file of this machine that is too large is refused, not read in part.
+func TestLargeFileIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, []byte("-----BEGIN CERTIFICATE-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, yamldoc.MaxBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := readLimited(file); err == nil || !strings.Contains(err.Error(), "is too large") {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+}
+
 func TestReferenceIsCurrent(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "reference-config.md")
 	want := Reference()

@@ -1,6 +1,7 @@
 package sops
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/proxops/proxops/internal/secret"
 )
@@ -271,6 +275,30 @@ func TestSaveRefusesAnotherWritersFile(t *testing.T) {
 	}
 	if err := d.Save(t.Context()); !errors.Is(err, ErrChanged) {
 		t.Errorf("lost update: %v", err)
+	}
+}
+
+// While another command holds the file, nothing is written.
+func TestSaveWaitsForTheLock(t *testing.T) {
+	path, env, _ := newFile(t)
+	d, before := open(t, path, env), content(t, path)
+	if err := d.Set("secrets.token", secret.New("fresh")); err != nil {
+		t.Fatal(err)
+	}
+	other := flock.New(filepath.Dir(path), flock.SetFlag(os.O_RDONLY))
+	if ok, err := other.TryLock(); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := d.Save(ctx); !errors.Is(err, ErrLocked) || content(t, path) != before {
+		t.Errorf("%v", err)
+	}
+	if err := other.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Save(t.Context()); err != nil || content(t, path) == before {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -138,7 +138,7 @@ func TestToken(t *testing.T) {
 	for _, path := range []string{"/status", "/metrics", "/", "/anything"} {
 		for name, change := range map[string]func(*http.Request){
 			"none": func(*http.Request) {}, "wrong": bearer("open sesam"), "longer": bearer("open sesame!"), "empty": bearer(""),
-			"basic, wrong": func(r *http.Request) { r.SetBasicAuth("open sesame", "x") },
+			"basic, wrong": func(r *http.Request) { r.SetBasicAuth("open sesame", "x") }, "basic, empty": func(r *http.Request) { r.SetBasicAuth("me", "") },
 		} {
 			if code, body := get(t, http.DefaultClient, s.URL()+path, change); code != http.StatusUnauthorized || strings.Contains(body, "sesame") {
 				t.Errorf("%s with %s token: %d %s", path, name, code, body)
@@ -165,13 +165,33 @@ func TestOtherSites(t *testing.T) {
 			t.Errorf("Host %s: %d, want %d", host, code, want)
 		}
 	}
-	res, err := http.Post(s.URL()+"/status", "text/plain", strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
+	for _, path := range []string{"/status", "/anything"} {
+		res, err := http.Post(s.URL()+path, "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", path, res.StatusCode)
+		}
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"} {
+			if got := res.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
 	}
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("X-Content-Type-Options") != "nosniff" {
-		t.Error(res.StatusCode, res.Header)
+}
+
+// Pages may load what this server serves, and nothing else.
+func TestContentPolicy(t *testing.T) {
+	for _, directive := range strings.Split(contentPolicy, "; ") {
+		if _, sources, _ := strings.Cut(directive, " "); sources != "'none'" && sources != "'self'" {
+			t.Errorf("%s", directive)
+		}
+	}
+	if !strings.HasPrefix(contentPolicy, "default-src 'none'; ") {
+		t.Error(contentPolicy)
 	}
 }
 
