@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/secret"
 	"github.com/proxops/proxops/internal/wire"
+	"github.com/proxops/proxops/internal/yamldoc"
 )
 
 const (
@@ -357,4 +359,42 @@ func TestOneWriterForEachGuest(t *testing.T) {
 			t.Errorf("%v: %s", order, outcomes(r))
 		}
 	})
+}
+
+// The write after a clone goes out with the digest of the clone as it was read:
+// an edit in between is not overwritten. The marker stays then, for the next run.
+func TestCloneIsConfiguredAsItWasRead(t *testing.T) {
+	for _, meanwhile := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{guests: map[string]*machine{"900": {config: map[string]string{"name": "golden", "template": "1", "memory": "1024", "description": "the golden image"}}}}
+			want, text := "Clone done", "the golden image"
+			if meanwhile {
+				want, text = "Clone deferred", plan.CloneMarker
+				s.answer = map[string]func() reply{"GET /nodes/pve01/qemu/101/status/current": func() reply { // after its config was read
+					s.guests["101"].digest++
+					return reply{200, "OK", map[string]any{"status": "stopped"}}
+				}}
+			}
+			step := plan.CloneStep{Source: 900, Resource: vm(t, "node: pve01\n  vmid: 101\n  state: stopped\n  memory: 2GiB\n  cpu: {type: host, cores: 1}\n  disks: []\n  networks: []\n"), Description: "the golden image"}
+			step.Params.Set("name", wire.Plain("app"))
+			step.Params.Set("description", wire.Plain(plan.CloneMarker))
+			r := Run(t.Context(), s.client(t), plan.Plan{Actions: []plan.Action{action(plan.Clone, 101, step)}}, Options{})
+			if got := outcomes(r); got != want || s.guests["101"].config["description"] != text {
+				t.Errorf("edited meanwhile %v: %s, %v: %v", meanwhile, got, s.guests["101"].config, r.Actions[0].Err)
+			}
+		})
+	}
+}
+
+func vm(t *testing.T, spec string) *kind.Resource {
+	t.Helper()
+	docs, problems := yamldoc.Parse("vm.yaml", []byte("apiVersion: proxops/v1alpha1\nkind: VM\nmetadata:\n  name: app\nspec:\n  "+spec))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	r, problems := kind.Parse("vm.yaml", docs[0])
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -149,6 +149,15 @@ func (s *scripted) guest(call, id string, g *machine, form url.Values) (any, int
 		}
 		g.digest++
 		return nil, 200, "OK"
+	case "POST /clone":
+		made := &machine{config: map[string]string{}}
+		for k, v := range g.config {
+			made.config[k] = v
+		}
+		delete(made.config, "template")
+		made.config["name"], made.config["description"] = form.Get("name"), form.Get("description")
+		s.guests[form.Get("newid")] = made
+		return s.start("qmclone", id), 200, "OK"
 	case "PUT /resize":
 		if d := form.Get("digest"); d != fmt.Sprint("d", g.digest) {
 			return nil, 500, "checksum mismatch (file change by other user?)"

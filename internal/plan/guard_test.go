@@ -127,3 +127,72 @@ func TestWritesCarryTheDigest(t *testing.T) {
 		t.Errorf("%s", seen)
 	}
 }
+
+// Each thing that PVE's migration would stumble over is told before.
+func TestBlockersOfAMove(t *testing.T) {
+	for name, x := range map[string]struct {
+		change func(*live.Snapshot, *live.Guest)
+		want   string
+	}{
+		"node offline": {func(s *live.Snapshot, _ *live.Guest) { s.Nodes["pve01"] = live.Node{Name: "pve01", Allowed: true} }, "node pve01 does not answer"},
+		"linked clone": {func(_ *live.Snapshot, g *live.Guest) {
+			text := "local:900/base-900-disk-0.raw/100/vm-100-disk-0.qcow2,size=10G"
+			e := g.Config["scsi0"]
+			e.Value = &text
+			g.Config["scsi0"] = e
+		}, "is a linked clone of base-900-disk-0.raw"},
+	} {
+		g := guest(100, "pve02", "qemu", webConfig)
+		s := snapshot(g)
+		x.change(s, g)
+		p := Make(cluster(t, manifest("VM", "web", webSpec, "proxops/placement: migrate")), s, Policy{})
+		want(t, p, "it cannot be moved: ", x.want)
+		if len(p.Actions) > 0 {
+			t.Errorf("%s:\n%s", name, lines(p))
+		}
+	}
+	p := Make(cluster(t, manifest("TemplateVM", "golden", goldenSpec, "proxops/placement: migrate")), snapshot(guest(900, "pve02", "qemu", goldenConfig)), Policy{})
+	want(t, p, "it cannot be moved: it is a template")
+	wantNoWrites(t, p)
+}
+
+// A running container is moved by a restart, which counts among the guests
+// that may be down at a time; a running VM is moved as it runs.
+func TestMovesThatDisrupt(t *testing.T) {
+	for kindName, disrupts := range map[string]bool{"LXC": true, "VM": false} {
+		spec, g := webSpec, guest(100, "pve02", "qemu", webConfig)
+		if disrupts {
+			spec, g = ctSpec, guest(200, "pve02", "lxc", ctConfig)
+		}
+		spec = strings.Replace(spec, "state: stopped", "state: started", 1)
+		p := Make(cluster(t, manifest(kindName, "a", spec, "proxops/placement: migrate", `proxops/claim: "true"`)), snapshot(running(g)), Policy{Restart: "immediate"})
+		if len(p.Actions) != 1 || p.Actions[0].Verb != Migrate || p.Actions[0].Disrupts != disrupts {
+			t.Errorf("%s:\n%s", kindName, lines(p))
+		}
+	}
+}
+
+// What the token may not see is not known to be missing; PVE has the last word.
+func TestInvisibleStorageIsNoFault(t *testing.T) {
+	spec := strings.Replace(webSpec, "local-lvm", "ceph", 1)
+	for blind, faults := range map[bool]int{true: 0, false: 1} {
+		s := surveyed(free(snapshot(), 100))
+		s.Perms = map[string]map[string]bool{"/": {"Datastore.Audit": true}}
+		if blind {
+			s.Perms = map[string]map[string]bool{"/storage/local-lvm": {"Datastore.AllocateSpace": true}}
+		}
+		if p := Make(cluster(t, manifest("VM", "web", spec)), s, Policy{}); len(p.Errors) != faults {
+			t.Errorf("blind %v:\n%s", blind, lines(p))
+		}
+	}
+}
+
+// A guest that is there gets no medium that is known to be missing.
+func TestMediumThatIsMissing(t *testing.T) {
+	iso := manifest("ISO", "deb", "nodes: [pve01]\nstorage: local\nfilename: deb.iso\nurl: null")
+	vm := manifest("VM", "web", webSpec+"hardware: {cdrom: {iso: deb}}\n")
+	s := surveyed(holding(snapshot(guest(100, "pve01", "qemu", webConfig)), "pve01", "local"))
+	p := Make(cluster(t, vm, iso), s, Policy{})
+	want(t, p, `node pve01 has no iso/deb.iso on storage "local"`)
+	wantNoWrites(t, p)
+}

@@ -159,3 +159,35 @@ func TestNothingApplied(t *testing.T) {
 		}
 	}
 }
+
+// A new login is tried once for a request, also where PVE refuses every ticket.
+func TestRefusedTicketIsRenewedOnce(t *testing.T) {
+	logins, asked := 0, 0
+	c := inProcess(t, passwordAuth(), func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == "/api2/json/access/ticket" {
+			logins++
+			return data(map[string]any{"ticket": "PVE:ops@pve:1::x", "CSRFPreventionToken": "csrf"}), nil
+		}
+		if asked++; asked > 9 {
+			return data(nil), nil
+		}
+		return reply(401, "permission denied - invalid PVE ticket", ""), nil
+	})
+	_, err := mustNode(t, c).Start(t.Context(), QEMU, 100)
+	wantKind(t, err, KindUnauthorized)
+	if logins != 2 || asked != 2 {
+		t.Errorf("%d logins, %d requests", logins, asked)
+	}
+}
+
+// What one request carries is shown by no verb.
+func TestCredentialIsShownByNoVerb(t *testing.T) {
+	c := inProcess(t, tokenAuth(), func(*http.Request) (*http.Response, error) { return data(nil), nil })
+	cr, e := c.core.auth.credential(t.Context())
+	if e != nil {
+		t.Fatal(e)
+	}
+	if text := fmt.Sprintf("%v %+v %#v %s %q", cr, cr, cr, cr, cr); strings.Contains(text, canary) || strings.Count(text, "(redacted)") != 5 {
+		t.Error(text)
+	}
+}
