@@ -11,8 +11,10 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/proxops/proxops/internal/apply"
 	"github.com/proxops/proxops/internal/reconcile"
 )
 
@@ -173,6 +175,47 @@ func TestYieldsToWhoStandsReady(t *testing.T) {
 		c.see([]string{"other"}, self, candidate{"other", 30})
 		if !yields() {
 			t.Error("kept from the agent that it is for")
+		}
+	})
+}
+
+// renewals answers keep-alives after a while.
+type renewals struct {
+	clientv3.Lease
+
+	takes time.Duration
+	err   error
+}
+
+func (r renewals) KeepAliveOnce(context.Context, clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	time.Sleep(r.takes)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return &clientv3.LeaseKeepAliveResponse{TTL: 10}, nil
+}
+
+// A renewal counts from when it was sent, and a lease that etcd does not know
+// any more is over at once, whatever its deadline says.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := agent(t)
+		l := testLease(10 * time.Second)
+		defer func() { l.timer.Stop(); l.cut(nil) }()
+		l.c = c
+		sent := time.Now()
+		l.renewed(sent, l.ttl)
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(3*time.Second, stop)
+		c.client.Lease = renewals{takes: 2 * time.Second}
+		l.keep(ctx)
+		if got := l.deadline.Load().Sub(sent); got != 8*time.Second {
+			t.Errorf("the fence is %s after the renewal was sent", got)
+		}
+		c.client.Lease = renewals{err: rpctypes.ErrLeaseNotFound}
+		l.keep(t.Context())
+		if !l.expired() || !errors.Is(context.Cause(l.fence), apply.ErrFenced) {
+			t.Error("a lost lease still counts")
 		}
 	})
 }

@@ -196,3 +196,30 @@ func TestMediumThatIsMissing(t *testing.T) {
 	want(t, p, `node pve01 has no iso/deb.iso on storage "local"`)
 	wantNoWrites(t, p)
 }
+
+// The plug is pulled only where the manifest says so, and whatever takes a
+// guest down to bring it up again counts among those that are down.
+func TestPowerSteps(t *testing.T) {
+	started := strings.Replace(webSpec, "state: stopped", "state: started", 1)
+	waits := strings.Replace(webConfig, "cores: 2", "cores: 1 => 2", 1)
+	for _, force := range []bool{true, false} {
+		for name, x := range map[string]struct {
+			spec, config string
+			disrupts     bool
+		}{
+			"stop": {webSpec, webConfig, false}, "restart": {started, waits, true},
+		} {
+			var notes []string
+			if force {
+				notes = []string{`proxops/force-stop: "true"`}
+			}
+			p := Make(cluster(t, manifest("VM", "web", x.spec, notes...)), snapshot(running(guest(100, "pve01", "qemu", x.config))), Policy{Restart: "immediate"})
+			if len(p.Actions) != 1 {
+				t.Fatalf("%s:\n%s", name, lines(p))
+			}
+			if step := p.Actions[0].Do.(PowerStep); step.Force != force || p.Actions[0].Disrupts != x.disrupts {
+				t.Errorf("%s, force %v: %+v, disrupts %v", name, force, step, p.Actions[0].Disrupts)
+			}
+		}
+	}
+}

@@ -64,6 +64,18 @@ func TestLookup(t *testing.T) {
 }
 
 // Every fault has its own kind, names the file and says what to do.
+// A reference may be a value that was pasted in the wrong place.
+func TestMistakenReferenceIsNotShown(t *testing.T) {
+	path, env, _ := newFile(t)
+	d := open(t, path, env)
+	_, lookup := d.Lookup("hunter2-pasted")
+	for _, err := range []error{lookup, d.Set("hunter2-pasted", secret.New("x")), d.Set("hunter2-pasted", secret.New(" ")), d.Delete("hunter2-pasted")} {
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func TestOpenFaults(t *testing.T) {
 	path, env, recipient := newFile(t)
 	good := content(t, path)
@@ -86,6 +98,7 @@ func TestOpenFaults(t *testing.T) {
 		{"half", good[:len(good)/2], env, ErrMalformed, "git"},
 		{"conflict", strings.Replace(good, "secrets:\n", "<<<<<<< HEAD\nsecrets:\n=======\n", 1), env, ErrMalformed, ""},
 		{"two documents", good + "---\na: &a [*a]\n", env, ErrMalformed, "more than one"},
+		{"deep", "a: " + strings.Repeat("[", 60) + strings.Repeat("]", 60) + "\n" + good, env, ErrMalformed, "nested deeper"},
 		{"alias loop", "a: &a [*a]\n" + good, env, ErrMalformed, "anchors"},
 		{"duplicate", strings.Replace(good, line("other"), line("other")+line("other"), 1), env, ErrMalformed, "twice"},
 		{"huge", good + strings.Repeat("#", maxSize), env, ErrMalformed, "larger"},

@@ -55,3 +55,15 @@ func TestRemoteFaults(t *testing.T) {
 		}
 	}
 }
+
+// The token goes to the server that was named, and to none that it points at.
+func TestRemoteFollowsNoRedirect(t *testing.T) {
+	asked := false
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer other.Close()
+	first := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer first.Close()
+	if _, err := Fetch(t.Context(), first.URL, secret.New("open sesame"), ""); err == nil || asked {
+		t.Errorf("%v, followed: %v", err, asked)
+	}
+}

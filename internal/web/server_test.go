@@ -156,6 +156,24 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// A secrets file that lost an entry opens nothing: the old secrets stay.
+func TestSecretsAreNotTakenAway(t *testing.T) {
+	s := serve(t, Config{Token: secret.New("open sesame"), Webhook: secret.New("hook")}, twoClusters())
+	s.SetSecrets(secret.Text{}, secret.New(""))
+	if code, _ := get(t, http.DefaultClient, s.URL()+"/status"); code != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", code)
+	}
+	if now := s.secrets.Load(); now.webhook.Reveal() != "hook" {
+		t.Error("the webhook's secret is gone")
+	}
+	s.SetSecrets(secret.New("new"), secret.Text{})
+	for token, want := range map[string]int{"open sesame": 401, "new": 200} {
+		if code, _ := get(t, http.DefaultClient, s.URL()+"/status", bearer(token)); code != want {
+			t.Errorf("with %q: %d, want %d", token, code, want)
+		}
+	}
+}
+
 // A page of another site that resolves its own name to 127.0.0.1 must not
 // read what the server knows; nor may anything be changed by a request.
 func TestOtherSites(t *testing.T) {
