@@ -24,10 +24,9 @@ import (
 const maxScan = 1 << 20
 
 // declarations answers which of the wanted vmids a commit declares for one
-// cluster. Old commits may hold what today's schema refuses, so files are
-// scanned for `vmid: N` and compositions for their list items. A file that
-// today's YAML reader takes declares its spec.vmid alone: the same words in a
-// description are none.
+// cluster. Old commits may hold what today's schema refuses, so nothing is asked
+// of a file but its spec.vmid, and of a composition but its resources. Only what
+// is no YAML to today's reader is scanned for `vmid: N` and for list items.
 type declarations struct {
 	store   *store
 	prefix  string
@@ -176,7 +175,52 @@ func gone(err error) bool {
 		errors.Is(err, ErrSubmodule) || errors.Is(err, ErrOutside)
 }
 
-var listItem = regexp.MustCompile(`(?m)(?:^[ \t]*-|[\[,])[ \t]*["']?([^\s"',\[\]#]+\.ya?ml)\b`)
+// listed are the paths that a composition names. Too much here would let a
+// guest be deleted that was never declared, so only text that the YAML reader
+// refuses is scanned, without its comments.
+func listed(text []byte) []string {
+	if items, ok := plainList(text); ok {
+		return items
+	}
+	docs, problems := yamldoc.Parse("", text)
+	var out []string
+	if len(problems) == 0 && len(docs) == 1 {
+		if list := docs[0].Get("resources"); list != nil {
+			for _, n := range list.Items {
+				out = append(out, n.Value)
+			}
+		}
+		return out
+	}
+	for _, m := range anyItem.FindAllSubmatch(comment.ReplaceAll(text, nil), -1) {
+		out = append(out, string(m[1]))
+	}
+	return out
+}
+
+var (
+	comment = regexp.MustCompile(`(?m)(?:^|[ \t])#.*$`)
+	anyItem = regexp.MustCompile(`(?m)(?:^[ \t]*-|[\[,])\s*["']?([^\s"',\[\]#]+\.ya?ml)\b`)
+)
+
+// plainList reads a composition that holds nothing but `resources:` and a block
+// list of bare paths, as most commits do: a history has thousands, and the YAML
+// reader takes too long for that. ok is false for any other text.
+func plainList(text []byte) (items []string, ok bool) {
+	for line := range strings.Lines(string(comment.ReplaceAll(text, nil))) {
+		item, isItem := strings.CutPrefix(strings.TrimSpace(line), "- ")
+		switch {
+		case strings.TrimSpace(line) == "":
+		case strings.TrimRight(line, " \r\n") == "resources:" && !ok:
+			ok = true
+		case ok && isItem && !strings.ContainsAny(item, " \t:,#[]{}\"'&*!?|>%@`"):
+			items = append(items, item)
+		default:
+			return nil, false
+		}
+	}
+	return items, ok
+}
 
 func (d *declarations) composition(h plumbing.Hash) ([]group, error) {
 	if groups, ok := d.lists[h]; ok {
@@ -187,8 +231,7 @@ func (d *declarations) composition(h plumbing.Hash) ([]group, error) {
 		return nil, err
 	}
 	byDir := map[string]map[string]bool{}
-	for _, m := range listItem.FindAllSubmatch(text, -1) {
-		p := string(m[1])
+	for _, p := range listed(text) {
 		if strings.HasPrefix(p, ".") {
 			p = path.Join("clusters", d.cluster, p)
 		}
@@ -207,7 +250,12 @@ func (d *declarations) composition(h plumbing.Hash) ([]group, error) {
 	return out, nil
 }
 
-var vmidLine = regexp.MustCompile(`(?m)^(?:[^#\n"']*[{,][ \t]*|[ \t]*)["']?vmid["']?[ \t]*:[ \t]*["']?0*([1-9][0-9]{2,8})\b`)
+var (
+	// vmidLine is for text that the YAML reader refuses: no comment, no quoted text.
+	vmidLine = regexp.MustCompile(`(?m)^(?:[^#\n"']*[{,][ \t]*|[ \t]*)["']?vmid["']?[ \t]*:[ \t]*["']?0*([1-9][0-9]{2,8})\b`)
+	// vmidWord lets nothing pass by that declares a vmid, on one line or many.
+	vmidWord = regexp.MustCompile(`\bvmid["']?\s*:\s*(?:[!&]\S+\s+)*["']?0*([1-9][0-9]{2,8})\b`)
+)
 
 func (d *declarations) manifest(e object.TreeEntry) ([]int, error) {
 	if e.Mode == filemode.Dir || e.Mode == filemode.Submodule {
@@ -221,13 +269,8 @@ func (d *declarations) manifest(e object.TreeEntry) ([]int, error) {
 		return nil, err
 	}
 	var out []int
-	for _, m := range d.lines(text) {
-		if id, err := strconv.Atoi(string(m[1])); err == nil && slices.Contains(d.vmids, id) {
-			out = append(out, id)
-		}
-	}
-	if len(out) > 0 {
-		out = d.spec(text, out)
+	if len(d.wanted(vmidWord, text)) > 0 {
+		out = d.spec(text)
 	}
 	if len(out) == 0 {
 		d.empty[e.Hash] = true
@@ -236,22 +279,26 @@ func (d *declarations) manifest(e object.TreeEntry) ([]int, error) {
 	return out, nil
 }
 
-// lines are the places of a text that look like a vmid; none, without a closer
-// look, where none of the wanted numbers stands in it.
-func (d *declarations) lines(text []byte) [][][]byte {
-	for _, id := range d.digits {
-		if bytes.Contains(text, id) {
-			return vmidLine.FindAllSubmatch(text, -1)
+// wanted are the vmids asked for among those that a pattern finds in a text;
+// none, without a closer look, where none of the numbers stands in it.
+func (d *declarations) wanted(pattern *regexp.Regexp, text []byte) (out []int) {
+	if !slices.ContainsFunc(d.digits, func(id []byte) bool { return bytes.Contains(text, id) }) {
+		return nil
+	}
+	for _, m := range pattern.FindAllSubmatch(text, -1) {
+		if id, err := strconv.Atoi(string(m[1])); err == nil && slices.Contains(d.vmids, id) {
+			out = append(out, id)
 		}
 	}
-	return nil
+	return out
 }
 
-// spec is the vmid of a manifest that was found to speak of the given ones,
-// and takes down its guest's names. What is no manifest declares all of them.
-func (d *declarations) spec(text []byte, found []int) []int {
+// spec is the vmid of a manifest, if it is asked for, and takes down its
+// guest's names. What is no manifest declares every vmid that it has a line of.
+func (d *declarations) spec(text []byte) []int {
 	docs, problems := yamldoc.Parse("", text)
 	if len(problems) > 0 || len(docs) != 1 || docs[0].Get("spec").Get("vmid") == nil {
+		found := d.wanted(vmidLine, text)
 		for _, id := range found {
 			d.names[id] = append(d.names[id], "")
 		}
@@ -259,7 +306,7 @@ func (d *declarations) spec(text []byte, found []int) []int {
 	}
 	m := docs[0]
 	id, err := strconv.Atoi(m.Get("spec").Get("vmid").Value)
-	if err != nil || !slices.Contains(found, id) {
+	if err != nil || !slices.Contains(d.vmids, id) {
 		return nil
 	}
 	for _, n := range []*yamldoc.Node{m.Get("metadata").Get("name"), m.Get("spec").Get("pve-name"), m.Get("spec").Get("dns").Get("hostname")} {

@@ -54,6 +54,50 @@ func TestDeclarationIsTheSpec(t *testing.T) {
 	}
 }
 
+// However YAML lets a declaration be written, its removal is found; what only
+// looks like one is none.
+func TestDeclarationInAnyForm(t *testing.T) {
+	for name, c := range map[string]struct {
+		list, text string
+		never      bool
+	}{
+		"flow list over lines": {list: "resources: [\n  vm/prod/x.yaml,\n  vm/prod/y.yaml,\n]\n"},
+		"after a comment":      {list: "resources: [\n  vm/prod/y.yaml, # the other\n  vm/prod/x.yaml\n]\n"},
+		"JSON":                 {list: "{\n \"resources\": [\n  \"vm/prod/x.yaml\"\n ]\n}\n", text: `{"metadata": {"name": "x"}, "spec": {"node": "pve01", "vmid": 7101}}`},
+		"quoted before":        {text: "spec: {node: \"pve01\", vmid: 7101}\n"},
+		"value on its line":    {text: "spec:\n  vmid:\n    7101\n"},
+		"anchor":               {text: "spec:\n  vmid: &id 7101\n"},
+		"refused by today":     {list: "resources: [\n  vm/prod/x.yaml\n]\nresources: []\n", text: "spec:\n  vmid: 7101\n  vmid: 7101\n"},
+		"comment":              {list: "resources:\n  - vm/prod/y.yaml # no more, vm/prod/x.yaml\n  # - vm/prod/x.yaml\n", never: true},
+		"comment in flow":      {list: "resources: [\n  vm/prod/y.yaml, # [vm/prod/x.yaml]\n]\n", never: true},
+		"another list":         {list: "others: [vm/prod/x.yaml]\nresources: [vm/prod/y.yaml]\n", never: true},
+		"another block list":   {list: "others:\n  - vm/prod/x.yaml\nresources:\n  - vm/prod/y.yaml\n", never: true},
+		"a block list behind":  {list: "resources:\n  - vm/prod/y.yaml\nothers:\n  - vm/prod/x.yaml\n", never: true},
+		"refused, in comment":  {list: "resources: [\n  vm/prod/y.yaml, # [vm/prod/x.yaml\n", never: true},
+		"quoted text":          {text: "spec: {node: pve01, vmid: 7102, pve-description: \"x, vmid: 7101\"}\n", never: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, _ := start(t)
+			if c.list == "" {
+				c.list = "resources:\n  - vm/prod/x.yaml\n"
+			}
+			if c.text == "" {
+				c.text = "spec:\n  vmid: 7101\n"
+			}
+			o.write("clusters/prod/resources.yaml", c.list)
+			o.write("vm/prod/x.yaml", c.text)
+			o.commit("declare")
+			o.compose()
+			h := o.commit("drop")
+			if !c.never {
+				wantRemoved(t, o.open(), 7101, h)
+			} else if w := ask(t, o.open(), 7101); w.Verdict != Never {
+				t.Errorf("nothing declared 7101, git's word is %v", w)
+			}
+		})
+	}
+}
+
 // A repository that lacks objects is broken; that is not a short history.
 func TestBrokenHistory(t *testing.T) {
 	o, first := start(t)
