@@ -218,37 +218,19 @@ func TestTakenDownComesBack(t *testing.T) {
 		starts int
 		want   string
 	}{
-		{nil, 1, "Stop done, Update deferred, Start done"},
-		{ErrFenced, 0, "Stop unknown, Update deferred, Start deferred"},
+		{nil, 1, "Restart done"},
+		{ErrFenced, 0, "Restart unknown"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &scripted{guests: map[string]*machine{"100": up(ours("100"))}, work: map[string]time.Duration{"qmshutdown": time.Minute}}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(30*time.Second, func() { cancel(tt.cause) })
-			r := Run(ctx, s.client(t), plan.Plan{Actions: []plan.Action{taking(plan.Stop, 100, plan.PowerStep{Stop: true}),
-				action(plan.Update, 100, memory("2048", "d0")), taking(plan.Start, 100, plan.PowerStep{Start: true})}}, Options{})
+			r := Run(ctx, s.client(t), plan.Plan{Actions: []plan.Action{taking(plan.Restart, 100, plan.PowerStep{Stop: true, Start: true})}}, Options{})
 			if got := outcomes(r); got != tt.want || s.wrote(start) != tt.starts {
 				t.Errorf("%v: %s, want %s; sent %v", tt.cause, got, tt.want, s.sent)
 			}
 		})
 	}
-}
-
-// The fence may fall after the guest is down and before it is up again.
-func TestFencedBetweenStopAndStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{guests: map[string]*machine{"100": up(ours("100"))}}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		r := Run(ctx, s.client(t), plan.Plan{Actions: []plan.Action{taking(plan.Stop, 100, plan.PowerStep{Stop: true}), taking(plan.Start, 100, plan.PowerStep{Start: true})}},
-			Options{Events: func(e Event) {
-				if e.Kind == Ended && e.Index == 0 {
-					cancel(ErrFenced)
-				}
-			}})
-		if got := outcomes(r); got != "Stop done, Start deferred" || s.wrote(start) > 0 {
-			t.Errorf("%s, sent %v", got, s.sent)
-		}
-	})
 }
 
 // A fault of ours at one object is that object's.

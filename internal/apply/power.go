@@ -31,7 +31,6 @@ func (w *worker) power(ctx context.Context, n *pve.Node, vmid int, step plan.Pow
 			w.follow(ctx, n, t, vmid, before)
 		}
 		running = false
-		w.tookDown = true
 	}
 	if !step.Start || running {
 		return nil

@@ -202,19 +202,17 @@ func (r *run) levels() [][][]int {
 	return out
 }
 
-// chain runs the actions of one object. A failure defers the rest, with one
-// exception: a guest that this chain took down is brought up again.
+// chain runs the actions of one object. A failure defers the rest.
 func (r *run) chain(ctx context.Context, indexes []int) {
 	w := &worker{run: r}
 	defer func() { w.endDisruption() }()
 	var broken error
 	for _, i := range indexes {
 		a := r.p.Actions[i]
-		comesBack := a.Verb == plan.Start && a.Disrupts && w.tookDown && !fenced(ctx)
 		switch {
-		case r.stopped(ctx) && !comesBack:
+		case r.stopped(ctx):
 			continue // its result says already that it was not started
-		case broken != nil && !comesBack:
+		case broken != nil:
 			r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: broken})
 			continue
 		}
@@ -245,7 +243,7 @@ func (r *run) one(ctx context.Context, w *worker, i int, a plan.Action) ActionRe
 		return r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: errInterrupted})
 	}
 	defer release()
-	if comesBack := a.Verb == plan.Start && w.tookDown; r.stopped(ctx) && !comesBack { // while it waited
+	if r.stopped(ctx) { // while it waited
 		return r.end(i, ActionResult{Action: a, Outcome: Deferred, Err: errInterrupted})
 	}
 	start := time.Now()

@@ -22,8 +22,7 @@ type worker struct {
 	res       ActionResult      // of the action under way
 	digest    string            // of the config after our own last write; "" = none yet
 	moved     map[string]string // digests that our own stop changed, old to new; see follow
-	tookDown  bool
-	disrupted bool // holds a place among the disruptions
+	disrupted bool              // holds a place among the disruptions
 }
 
 // deferral is an outcome that is nobody's fault: the next cycle decides.

@@ -94,7 +94,8 @@ type Impact int
 
 // None: the guest is stopped or the key does not concern the running machine.
 // Live: takes effect at once. Pending: PVE holds it until the next stop+start.
-// Stop: PVE refuses it, or it is unsafe, on a running guest.
+// Stop is of actions alone: the guest is taken down. PVE takes a change of any
+// key while the guest runs.
 const (
 	None Impact = iota
 	Live

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -18,18 +17,16 @@ import (
 //   - a disk grows before its text is written again: text that PVE holds
 //     pending would bring the old size back at the next start (facts D);
 //   - a template is marked when its config is right;
-//   - power comes last, as actions of its own. Only where a change cannot be
-//     written while the guest runs, and the restart policy lets it be taken
-//     down, does the stop come first.
+//   - power comes last, as actions of its own. Only a guest that is to be
+//     stopped anyway is stopped first: what waits for that is written then.
 func (m *maker) steps(o *object, spec kind.GuestSpec, g *live.Guest, d field.Delta, why string) {
-	edits, blockedEdits := m.writable(o, spec, g, d)
-	edits = keepBoot(spec, g, m.protected(o, g, edits))
+	edits := keepBoot(spec, g, m.protected(o, g, m.reverts(g, d.Edits)))
 	taken := m.taken(edits)
-	stopFirst := g.Running && (blockedEdits == nil && needsStop(taken) || !spec.Started() && needsRestart(taken))
-	restart := g.Running && spec.Started() && !stopFirst && m.restartsFor(o, taken)
+	stopFirst := g.Running && !spec.Started() && needsRestart(taken)
+	restart := g.Running && spec.Started() && m.restartsFor(o, taken)
 	at := g // as the writes find it
 	if stopFirst {
-		m.stop(o, g, stopWhy(spec, edits), spec.Started())
+		m.stop(o, g, "state: stopped")
 		for i := range edits {
 			edits[i].Impact = field.None
 		}
@@ -46,7 +43,7 @@ func (m *maker) powerAndMark(o *object, spec kind.GuestSpec, g *live.Guest, stop
 	running := g.Running && !stopped
 	if o.r.Kind.Template {
 		if running {
-			m.stop(o, g, "a template does not run", false)
+			m.stop(o, g, "a template does not run")
 		}
 		if !g.Template {
 			o.act(Action{Verb: MarkTemplate, Node: g.Node, Why: "not a template yet", Do: MarkStep{Guest: g.Type}})
@@ -55,36 +52,18 @@ func (m *maker) powerAndMark(o *object, spec kind.GuestSpec, g *live.Guest, stop
 	}
 	switch {
 	case running && !spec.Started():
-		m.stop(o, g, "state: stopped", false)
+		m.stop(o, g, "state: stopped")
 	case !running && spec.Started():
-		why := "state: started"
-		if stopped {
-			why = "runs again after the change"
-		}
-		o.act(Action{Verb: Start, Node: g.Node, Why: why, Disrupts: stopped, Do: PowerStep{Guest: g.Type, Start: true, HA: g.HA != ""}})
+		o.act(Action{Verb: Start, Node: g.Node, Why: "state: started", Do: PowerStep{Guest: g.Type, Start: true, HA: g.HA != ""}})
 	case restart:
 		o.act(Action{Verb: Restart, Node: g.Node, Why: "restart policy " + m.pol.restart(o.r.Annotations) + ": " + restartWhy(o), Power: field.Stop, Disrupts: true,
 			Do: PowerStep{Guest: g.Type, Start: true, Stop: true, Force: o.r.Annotations.ForceStop, HA: g.HA != ""}})
 	}
 }
 
-// stop plans a clean shutdown; comesBack says that a start of ours follows.
-func (m *maker) stop(o *object, g *live.Guest, why string, comesBack bool) {
-	o.act(Action{Verb: Stop, Node: g.Node, Why: why, Power: field.Stop, Disrupts: comesBack,
-		Do: PowerStep{Guest: g.Type, Stop: true, Force: o.r.Annotations.ForceStop, HA: g.HA != ""}})
-}
-
-func stopWhy(spec kind.GuestSpec, edits []field.Edit) string {
-	if !spec.Started() {
-		return "state: stopped"
-	}
-	var keys []string
-	for _, e := range edits {
-		if e.Impact == field.Stop {
-			keys = append(keys, e.Key)
-		}
-	}
-	return "cannot be changed while it runs: " + strings.Join(keys, ", ")
+// stop plans a clean shutdown.
+func (m *maker) stop(o *object, g *live.Guest, why string) {
+	o.act(Action{Verb: Stop, Node: g.Node, Why: why, Power: field.Stop, Do: PowerStep{Guest: g.Type, Stop: true, Force: o.r.Annotations.ForceStop, HA: g.HA != ""}})
 }
 
 func restartWhy(o *object) string {
@@ -102,12 +81,8 @@ func restartWhy(o *object) string {
 	return strings.Join(names, ", ")
 }
 
-func needsStop(edits []field.Edit) bool {
-	return slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Impact == field.Stop })
-}
-
 func needsRestart(edits []field.Edit) bool {
-	return slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Impact == field.Stop || e.Impact == field.Pending })
+	return slices.ContainsFunc(edits, func(e field.Edit) bool { return e.Impact == field.Pending })
 }
 
 // restartsFor reports whether the guest is restarted in this plan for keys of
@@ -118,34 +93,6 @@ func (m *maker) restartsFor(o *object, edits []field.Edit) bool {
 	}
 	ok, _ := m.pol.mayRestart(o.r.Annotations)
 	return ok
-}
-
-// writable splits off the edits that a running guest cannot take when the
-// restart policy does not let it be taken down: they are shown as waiting, and
-// are no action, because an action that never happens would never end.
-func (m *maker) writable(o *object, spec kind.GuestSpec, g *live.Guest, d field.Delta) (edits, blocked []field.Edit) {
-	edits = m.reverts(g, d.Edits)
-	if !g.Running || !needsStop(edits) || !spec.Started() {
-		return edits, nil
-	}
-	ok, when := m.pol.mayRestart(o.r.Annotations)
-	if ok {
-		return edits, nil
-	}
-	for i := 0; i < len(edits); {
-		if edits[i].Impact != field.Stop {
-			i++
-			continue
-		}
-		e := edits[i]
-		edits = slices.Delete(edits, i, i+1)
-		blocked = append(blocked, e)
-		o.row.Waiting = append(o.row.Waiting, e.Changes...)
-		for _, c := range e.Changes {
-			o.anomaly(c.Path, fmt.Sprintf("%s cannot be changed while the guest runs", e.Key), "stop it, "+when)
-		}
-	}
-	return edits, blocked
 }
 
 // reverts leaves the edits as they are but marks those that only undo what

@@ -132,7 +132,7 @@ var notTried = map[string]string{
 // PVE writes into the config at once all the same.
 var unheld = map[string]bool{"disks.serial": true}
 
-var effects = map[field.Impact]string{field.None: "next boot", field.Live: "live", field.Pending: "pending", field.Stop: "stop"}
+var effects = map[field.Impact]string{field.None: "next boot", field.Live: "live", field.Pending: "pending"}
 
 // What a plan says that a change does to a running guest is what PVE does; the
 // table in docs/disruption.md is made of it.
@@ -244,7 +244,7 @@ func (l *lab) disruption(k string, x trial) (key, effect string) {
 	if unheld[x.path] {
 		return key, "pending, though PVE shows it as done"
 	}
-	if waits != (predicted == field.Pending || predicted == field.Stop) {
+	if waits != (predicted == field.Pending) {
 		l.Errorf("%s %s (%s): predicted %s, but PVE holds it pending: %v", k, x.path, key, predicted, waits)
 	}
 	if after := l.diff(m(x.to)...); len(after.Plan.Actions) > 0 || waits == after.Converged() {
