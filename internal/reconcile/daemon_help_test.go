@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/proxops/proxops/internal/pve"
 	"github.com/proxops/proxops/internal/pvesim"
 	"github.com/proxops/proxops/internal/repo"
@@ -150,6 +152,31 @@ func (e *estate) options() DaemonOptions {
 			defer e.mu.Unlock()
 			e.looks = append(e.looks, d)
 		},
+	}
+}
+
+// repository makes the estate's files a git repository. The function it gives
+// commits all of them and returns the commit's hash.
+func (e *estate) repository() (commit func() string) {
+	e.t.Helper()
+	r, err := git.PlainInit(e.dir, false)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return func() string {
+		e.t.Helper()
+		w, err := r.Worktree()
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if err := w.AddWithOptions(&git.AddOptions{All: true}); err != nil {
+			e.t.Fatal(err)
+		}
+		h, err := w.Commit("change", &git.CommitOptions{Author: &object.Signature{Name: "a", Email: "a@example.org", When: time.Now()}})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		return h.String()
 	}
 }
 

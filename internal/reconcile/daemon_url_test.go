@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	git "github.com/go-git/go-git/v5"
-	"github.com/go-git/go-git/v5/plumbing/object"
-
 	"github.com/proxops/proxops/internal/pvesim"
 	"github.com/proxops/proxops/internal/repo"
 )
@@ -18,25 +15,7 @@ import (
 func TestFollowsRemote(t *testing.T) {
 	e := newEstate(t, pvesim.Options{}, "lab")
 	defer e.stop()
-	r, err := git.PlainInit(e.dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commit := func() string {
-		t.Helper()
-		w, err := r.Worktree()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.AddWithOptions(&git.AddOptions{All: true}); err != nil {
-			t.Fatal(err)
-		}
-		h, err := w.Commit("change", &git.CommitOptions{Author: &object.Signature{Name: "a", Email: "a@example.org", When: time.Now()}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h.String()
-	}
+	commit := e.repository()
 	first := commit()
 	home := t.TempDir()
 	config := filepath.Join(home, "proxops.yaml")

@@ -5,10 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
-
-	git "github.com/go-git/go-git/v5"
-	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/proxops/proxops/internal/gitrepo"
 	"github.com/proxops/proxops/internal/plan"
@@ -21,25 +17,7 @@ import (
 func TestHistoryIsReadOnlyToPrune(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEstate(t, pvesim.Options{}, "lab")
-		r, err := git.PlainInit(e.dir, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		commit := func() string {
-			t.Helper()
-			w, err := r.Worktree()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.AddWithOptions(&git.AddOptions{All: true}); err != nil {
-				t.Fatal(err)
-			}
-			h, err := w.Commit("change", &git.CommitOptions{Author: &object.Signature{Name: "a", Email: "a@example.org", When: time.Now()}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return h.String()
-		}
+		commit := e.repository()
 		var memory gitrepo.Memory
 		cycle := func(write bool, reads int) Report {
 			t.Helper()

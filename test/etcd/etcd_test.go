@@ -57,15 +57,18 @@ func TestMain(m *testing.M) {
 // startEtcd runs a server in this process and gives its client URL.
 func startEtcd(t *testing.T) string {
 	t.Helper()
+	return serveEtcd(t, "http", func(*embed.Config) {})
+}
+
+// serveEtcd runs a server in this process that clients reach over scheme.
+func serveEtcd(t *testing.T, scheme string, change func(*embed.Config)) (endpoint string) {
+	t.Helper()
 	cfg := embed.NewConfig()
-	cfg.Dir = t.TempDir()
-	cfg.LogLevel = "panic"
-	cfg.LogOutputs = []string{"/dev/null"}
-	cfg.UnsafeNoFsync = true
-	free := func() url.URL { return url.URL{Scheme: "http", Host: "127.0.0.1:0"} }
-	cfg.ListenClientUrls, cfg.ListenPeerUrls = []url.URL{free()}, []url.URL{free()}
+	cfg.Dir, cfg.LogLevel, cfg.LogOutputs, cfg.UnsafeNoFsync = t.TempDir(), "panic", []string{"/dev/null"}, true
+	cfg.ListenClientUrls, cfg.ListenPeerUrls = []url.URL{{Scheme: scheme, Host: "127.0.0.1:0"}}, []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = cfg.ListenClientUrls, cfg.ListenPeerUrls
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	change(cfg)
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +79,7 @@ func startEtcd(t *testing.T) string {
 	case <-time.After(20 * time.Second):
 		t.Fatal("etcd does not get ready")
 	}
-	return "http://" + e.Clients[0].Addr().String()
+	return scheme + "://" + e.Clients[0].Addr().String()
 }
 
 // lab is the simulated clusters, with a repository that makes every agent

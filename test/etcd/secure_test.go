@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,23 +89,10 @@ func startSecure(t *testing.T, a *authority) (endpoint string) {
 	t.Helper()
 	cert, key := a.make("server", &x509.Certificate{Subject: pkix.Name{CommonName: "etcd"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
-	cfg := embed.NewConfig()
-	cfg.Dir, cfg.LogLevel, cfg.LogOutputs, cfg.UnsafeNoFsync, cfg.AuthTokenTTL = t.TempDir(), "panic", []string{"/dev/null"}, true, loginTTL
-	cfg.ClientTLSInfo = transport.TLSInfo{CertFile: cert, KeyFile: key, TrustedCAFile: filepath.Join(a.dir, "ca.pem"), ClientCertAuth: true}
-	cfg.ListenClientUrls, cfg.ListenPeerUrls = []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}, []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = cfg.ListenClientUrls, cfg.ListenPeerUrls
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	select {
-	case <-e.Server.ReadyNotify():
-	case <-time.After(20 * time.Second):
-		t.Fatal("etcd does not get ready")
-	}
-	return "https://" + e.Clients[0].Addr().String()
+	return serveEtcd(t, "https", func(cfg *embed.Config) {
+		cfg.AuthTokenTTL = loginTTL
+		cfg.ClientTLSInfo = transport.TLSInfo{CertFile: cert, KeyFile: key, TrustedCAFile: filepath.Join(a.dir, "ca.pem"), ClientCertAuth: true}
+	})
 }
 
 // enableLogin makes a user proxops that may use /proxops/ and nothing else.
