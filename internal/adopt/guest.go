@@ -10,6 +10,7 @@ import (
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/live"
+	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/yamldoc"
 )
 
@@ -173,18 +174,11 @@ func (x *adopting) tags() {
 	if n == nil || n.Kind != yamldoc.Sequence {
 		return
 	}
-	seen := map[string]bool{}
-	n.Items = slices.DeleteFunc(n.Items, func(t *yamldoc.Node) bool {
-		if !o.TagsCaseSensitive {
-			t.Value = strings.ToLower(t.Value)
-		}
-		double := seen[t.Value]
-		seen[t.Value] = true
-		return double
-	})
-	if !o.TagsConfigOrder {
-		slices.SortFunc(n.Items, func(a, b *yamldoc.Node) int { return strings.Compare(a.Value, b.Value) })
+	var tags []string
+	for _, t := range n.Items {
+		tags = append(tags, t.Value)
 	}
+	n.Items = yamldoc.Strs(plan.TagSet(tags, o)).Items
 }
 
 func (x *adopting) incomplete(i Item) { x.out.Incomplete = append(x.out.Incomplete, i) }

@@ -15,7 +15,7 @@ import (
 // stay and ours is added. Tags that a clone inherited do not count.
 func tagEdit(declared field.Opt[[]string], g *field.Guest, o live.Options) (field.Edit, bool) {
 	text, _ := g.Get("tags")
-	now := tagSet(wire.SplitTags(text), o)
+	now := TagSet(wire.SplitTags(text), o)
 	var want []string
 	switch declared.State() {
 	case field.Set:
@@ -25,7 +25,7 @@ func tagEdit(declared field.Opt[[]string], g *field.Guest, o live.Options) (fiel
 			want = now
 		}
 	}
-	want = tagSet(append(slices.Clone(want), kind.OwnerTag), o)
+	want = TagSet(append(slices.Clone(want), kind.OwnerTag), o)
 	if sameSet(now, want) && g.Exists {
 		return field.Edit{}, false
 	}
@@ -41,9 +41,9 @@ func tagEdit(declared field.Opt[[]string], g *field.Guest, o live.Options) (fiel
 	return field.Edit{Key: "tags", Value: v, Impact: c.Impact, Changes: []field.Change{c}}, true
 }
 
-// tagSet folds and sorts tags as PVE does, each once; where the datacenter
+// TagSet folds and sorts tags as PVE does, each once; where the datacenter
 // keeps the given order, that is kept. The ownership tag is ours in any case.
-func tagSet(tags []string, o live.Options) []string {
+func TagSet(tags []string, o live.Options) []string {
 	var out []string
 	for _, t := range tags {
 		if strings.EqualFold(t, kind.OwnerTag) {
