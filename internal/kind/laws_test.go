@@ -284,6 +284,10 @@ func TestLawApplyConverges(t *testing.T) {
 			if !row.Required {
 				values = append(values, "null")
 			}
+			if row.Path == "bind-mounts[0].mount-point" { // its example is taken by the specimen's mount point
+				values = append(values, "/elsewhere")
+			}
+			tried := 0
 			for _, text := range values {
 				t.Run(fmt.Sprintf("%s/%s=%.20s", k.Name, row.Path, text), func(t *testing.T) {
 					spec := base(t, k)
@@ -294,9 +298,13 @@ func TestLawApplyConverges(t *testing.T) {
 					kept := keptTokens(m)
 					before := len(faults(spec))
 					setRow(t, spec, row.Path, text)
+					if vm, ok := spec.(*kind.VM); ok && strings.HasSuffix(row.Path, ".device") { // instead of the mapping
+						vm.Hardware.PCIDevices[0].Mapping = field.Opt[string]{}
+					}
 					if len(faults(spec)) > before {
 						t.Skip(faults(spec)) // no manifest says so
 					}
+					tried++
 					d := field.Diff(spec.Shape(m.guest(true)), m.guest(true))
 					m.apply(t, d)
 					again := field.Diff(spec.Shape(m.guest(true)), m.guest(true))
@@ -307,6 +315,9 @@ func TestLawApplyConverges(t *testing.T) {
 						t.Errorf("MACs and volumes changed from %v to %v", kept, now)
 					}
 				})
+			}
+			if tried == 0 {
+				t.Errorf("%s: no value of %s was tried", k.Name, row.Path)
 			}
 		}
 	}
