@@ -129,7 +129,11 @@ func TestSoak(t *testing.T) {
 	if p(.95) > 3*time.Second {
 		t.Errorf("p95 of the cycles started %s later than due", p(.95))
 	}
-	if last.heap > first.heap*3/2+(32<<20) {
+	slack := uint64(32 << 20) // of cycles under way, which a short run on a busy machine cannot wait out
+	if size.long >= time.Minute {
+		slack = 8 << 20
+	}
+	if last.heap > first.heap*5/4+slack {
 		t.Errorf("the heap grew from %d to %d MiB", first.heap>>20, last.heap>>20)
 	}
 	if last.goroutines > first.goroutines+100 {
