@@ -33,16 +33,15 @@ type estate struct {
 	worlds   map[string]*pvesim.World
 	broken   map[string]error // what a cluster's transport gives instead
 	connects map[string]int
-	all      []*Report
+	ended    map[string]*Report // the last cycle of each cluster
 	standing map[string]Standing
 	starts   map[string][]time.Time
 	overlaps int
 	gone     []string
-	looks    []Desired
 }
 
 func newEstate(t *testing.T, o pvesim.Options, clusters ...string) *estate {
-	e := &estate{t: t, dir: t.TempDir(), opts: o, worlds: map[string]*pvesim.World{}, broken: map[string]error{}, connects: map[string]int{},
+	e := &estate{t: t, dir: t.TempDir(), opts: o, worlds: map[string]*pvesim.World{}, broken: map[string]error{}, connects: map[string]int{}, ended: map[string]*Report{},
 		standing: map[string]Standing{}, starts: map[string][]time.Time{}}
 	e.write("proxops.yaml", "reconcile: {poll-interval: 30s}\n")
 	for _, name := range clusters {
@@ -140,17 +139,12 @@ func (e *estate) options() DaemonOptions {
 		Finished: func(rep, _ *Report) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.all = append(e.all, rep)
+			e.ended[rep.Cluster] = rep
 		},
 		Gone: func(c string) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.gone = append(e.gone, c)
-		},
-		Looked: func(d Desired) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.looks = append(e.looks, d)
 		},
 	}
 }
@@ -215,10 +209,8 @@ func (e *estate) stands(cluster string) Standing {
 func (e *estate) last(cluster string) *Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i := len(e.all) - 1; i >= 0; i-- {
-		if e.all[i].Cluster == cluster {
-			return e.all[i]
-		}
+	if rep := e.ended[cluster]; rep != nil {
+		return rep
 	}
 	e.t.Fatalf("%s: no cycle has ended", cluster)
 	return nil

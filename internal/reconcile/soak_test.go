@@ -108,7 +108,6 @@ func TestSoak(t *testing.T) {
 		lock.Lock()
 		late = nil
 		lock.Unlock()
-		e.trim()
 		first = measure(size.looks)
 		edits = e.meddle(names, broken, size)
 		for _, name := range names {
@@ -117,7 +116,6 @@ func TestSoak(t *testing.T) {
 		settled := time.Now()
 		e.await(t, 2*time.Minute, names, broken)
 		t.Logf("converged %s after the last edit", time.Since(settled).Round(100*time.Millisecond))
-		e.trim()
 		last = measure(size.looks)
 	})
 	slices.Sort(late)
@@ -168,14 +166,6 @@ func (e *estate) await(t *testing.T, within time.Duration, names []string, but s
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-// trim forgets what the test itself collects.
-func (e *estate) trim() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.all, e.looks = nil, nil
-	clear(e.starts)
 }
 
 // meddle edits guests by hand, and makes the clusters misbehave, for a while.
