@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/proxops/proxops/internal/kind"
 )
 
 // masker replaces what tells whose estate it is, equal things by equal ones,
@@ -49,6 +51,8 @@ func newMasker() *masker {
 		addresses: newAddresses(),
 	}
 	m.bridges.keep = plainBridge.MatchString
+	// Whose a guest is decides what is planned for it.
+	m.tags.keep = func(t string) bool { return strings.EqualFold(t, kind.OwnerTag) || strings.EqualFold(t, kind.OlderTag) }
 	return m
 }
 
@@ -87,7 +91,7 @@ func (m *masker) learn(answers map[string]any) {
 		find(a)
 	}
 	slices.Sort(tags)
-	for _, t := range slices.Compact(tags) {
+	for _, t := range slices.DeleteFunc(slices.Compact(tags), m.tags.keep) {
 		m.tags.to[t] = fmt.Sprintf("tag%04d", len(m.tags.to)+1)
 	}
 }

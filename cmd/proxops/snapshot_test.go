@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/pvesim"
+	"github.com/proxops/proxops/internal/wire"
 )
 
 // estateOf is a cluster with a random estate, to which canaries are added:
@@ -217,6 +219,11 @@ func TestSnapshotKeepsThePlan(t *testing.T) {
 	}
 	s := pvesim.Estate(5, 50, 2)
 	plantCanaries(&s)
+	for id, g := range s.Guests { // some are ours already
+		if id%3 == 0 {
+			g.Config["tags"] = wire.JoinTags(append(wire.SplitTags(g.Config["tags"]), kind.OwnerTag))
+		}
+	}
 	first := estateOf(t, s)
 	in := repoFor(t, first)
 	file := filepath.Join(t.TempDir(), "estate.json")

@@ -101,6 +101,8 @@ func (r *Row) schema() map[string]any {
 		types = []string{t.Name}
 	case "size":
 		types, out["pattern"] = []string{"string"}, sizePattern
+	case "size or 0":
+		types, out["pattern"], out["minimum"], out["maximum"] = []string{"string", "integer"}, sizePattern, 0, 0
 	case "list of string":
 		types, out["items"], out["uniqueItems"] = []string{"array"}, str, true
 	case "list of string or string":
