@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/repo"
@@ -16,8 +17,8 @@ func (a *app) nextIDCmd() *cobra.Command {
 		Short: "Print a vmid that neither PVE nor the repository uses",
 		Long: `Print the lowest vmid from --from on that no guest of the cluster has, guests that
 the token cannot see included, and that no manifest of its composition names.
-With --kind it is one that the cluster's vmid-ranges keep for that kind. Nothing
-reserves it.`,
+With --kind it is one that the cluster's vmid-ranges keep for that kind, else one
+that they keep for no kind. Nothing reserves it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.nextID(cmd.Context(), from, kindName) },
 	}
 	c.Flags().IntVar(&from, "from", 100, "lowest id to consider")
@@ -58,12 +59,14 @@ func (a *app) nextID(ctx context.Context, from int, kindName string) error {
 		}
 	}
 	ranges, text, ok := c.Config.VMIDRanges.Of(kindName)
+	var others []repo.VMIDRange
 	if !ok {
+		others = c.Config.VMIDRanges.Others(kindName)
 		ranges, text = []repo.VMIDRange{{From: 100, To: 999999999}}, "100-999999999"
 	}
 	for _, r := range ranges {
 		for id := max(from, r.From); id <= r.To; id++ {
-			if taken[id] {
+			if taken[id] || slices.ContainsFunc(others, func(r repo.VMIDRange) bool { return r.Has(id) }) {
 				continue
 			}
 			free, err := client.Reader().VMIDFree(ctx, id) // PVE's word counts: the token may not see every guest

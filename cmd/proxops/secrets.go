@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/proxops/proxops/internal/secret"
@@ -67,7 +69,16 @@ also on a signal.`,
 			if err != nil {
 				return err
 			}
-			return sops.Edit(cmd.Context(), at.file, sops.EnvFrom(a.environ), editor, sops.Terminal{In: a.in, Out: a.out, Err: a.err})
+			before, _ := os.ReadFile(at.file)
+			if err := sops.Edit(cmd.Context(), at.file, sops.EnvFrom(a.environ), editor, sops.Terminal{In: a.in, Out: a.out, Err: a.err}); err != nil {
+				return err
+			}
+			if after, err := os.ReadFile(at.file); err == nil && bytes.Equal(before, after) {
+				fmt.Fprintf(a.out, "%s is unchanged\n", at.file)
+			} else {
+				fmt.Fprintf(a.out, "%s is written; proxops secrets check looks up what refers to it\n", at.file)
+			}
+			return nil
 		},
 	}
 }

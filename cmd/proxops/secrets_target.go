@@ -96,6 +96,9 @@ func (a *secretsCommand) create(ctx context.Context, identity string, recipients
 	if res.IdentityFile != "" {
 		fmt.Fprintf(a.out, "made an age key in %s; keep a copy of it in a safe place, for without it nobody can open the file\n", res.IdentityFile)
 	}
+	if identity != "" && res.IdentityFile == "" {
+		fmt.Fprintf(a.err, "an age key is there already, so none was made in %s\n", identity)
+	}
 	fmt.Fprintf(a.out, "made %s, encrypted for %s\n", t.file, strings.Join(res.Recipients, ", "))
 	if err := a.refer(t); err != nil {
 		return err

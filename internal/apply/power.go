@@ -91,6 +91,11 @@ func (w *worker) current(digest string) string {
 }
 
 func (w *worker) shutdown(ctx context.Context, n *pve.Node, t pve.GuestType, vmid int, step plan.PowerStep) error {
+	note := fmt.Sprintf("shutting down, up to %s", w.o.Shutdown)
+	if step.Force {
+		note += ", then stopped hard"
+	}
+	w.waits(note)
 	err := w.took(n.Shutdown(ctx, t, vmid, w.o.Shutdown, step.Force))
 	if pve.Is(err, pve.KindTaskFailed) {
 		hint := ": shut it down by hand, or set the annotation proxops/force-stop: \"true\""

@@ -2,9 +2,11 @@
 package apply
 
 import (
+	"errors"
 	"time"
 
 	"github.com/proxops/proxops/internal/plan"
+	"github.com/proxops/proxops/internal/pve"
 )
 
 // Outcome is how one action ended.
@@ -27,14 +29,32 @@ type ActionResult struct {
 	UPID     string
 	Warnings []string
 	Tail     []string // the task log's last lines
-	Waiting  []string // keys that PVE holds until a restart after this write
+	Todo     string   // what somebody can do about an outcome that is no success; "" = nothing known
+	Waiting  []string // keys that PVE holds until a restart, and that no later step of the run restarted for
 	Started  time.Time
 	Took     time.Duration
 }
 
 // Result is what became of a plan, in the plan's order.
 type Result struct {
-	Actions     []ActionResult
+	Actions []ActionResult
+	// Interrupted is true when an interrupt left something: an action that was
+	// not started, or a task that was not followed to its end. A run that was
+	// told to stop and had nothing left to do was not interrupted.
 	Interrupted bool
 	Writes      int64 // non-GET requests
+}
+
+// Left counts what an interrupt left: actions that were not started, and those
+// that were started and not followed to their end.
+func (r Result) Left() (notStarted, cut int) {
+	for _, a := range r.Actions {
+		switch {
+		case errors.Is(a.Err, errInterrupted):
+			notStarted++
+		case pve.Is(a.Err, pve.KindCanceled):
+			cut++
+		}
+	}
+	return notStarted, cut
 }

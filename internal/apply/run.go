@@ -17,12 +17,15 @@ import (
 	"github.com/proxops/proxops/internal/pve"
 )
 
+// DefaultShutdown is how long a guest may take to shut down.
+const DefaultShutdown = 3 * time.Minute
+
 // Options bound a run. Zero values mean the default in brackets.
 type Options struct {
 	Parallel       int                       // objects worked on at a time [4]
 	PerStorage     int                       // allocating tasks at a time on one storage [2]: PVE waits 10 s for a storage's lock
 	MaxDisruptions int                       // running guests taken down at a time [1]
-	Shutdown       time.Duration             // how long a guest may take to shut down [3m]
+	Shutdown       time.Duration             // how long a guest may take to shut down [DefaultShutdown]
 	Shared         func(storage string) bool // whether a storage is one for all nodes; nil = none is
 	// WindowOpen says whether the restart window is open at this moment: no
 	// guest that is bound to it is taken down after its end. nil = it is.
@@ -53,6 +56,7 @@ type Event struct {
 	UPID    string
 	Elapsed time.Duration
 	Lines   []string      // Progress: new lines of the task's log
+	Note    string        // Progress: what is waited for from now on, and for how long at most; "" = no news
 	Result  *ActionResult // Ended
 }
 
@@ -84,7 +88,10 @@ func Run(ctx context.Context, c *pve.Client, p plan.Plan, o Options) Result {
 		}
 		_ = g.Wait()
 	}
-	return Result{Actions: r.results, Interrupted: r.stopped(ctx), Writes: c.Reader().Writes() - before}
+	res := Result{Actions: r.results, Writes: c.Reader().Writes() - before}
+	notStarted, cut := res.Left()
+	res.Interrupted = notStarted+cut > 0
+	return res
 }
 
 // broke keeps a panic to the object that it happened on: the others are not to
@@ -148,7 +155,7 @@ func (o Options) defaults() Options {
 		o.MaxDisruptions = 1
 	}
 	if o.Shutdown <= 0 {
-		o.Shutdown = 3 * time.Minute
+		o.Shutdown = DefaultShutdown
 	}
 	if o.WindowOpen == nil {
 		o.WindowOpen = func() bool { return true }
@@ -207,6 +214,7 @@ func (r *run) chain(ctx context.Context, indexes []int) {
 	w := &worker{run: r}
 	defer func() { w.endDisruption() }()
 	var broken error
+	defer r.restarted(indexes)
 	for _, i := range indexes {
 		a := r.p.Actions[i]
 		switch {
@@ -225,6 +233,22 @@ func (r *run) chain(ctx context.Context, indexes []int) {
 		if res.Outcome != Done && res.Outcome != Warned && !(a.RootOnly && a.Verb == plan.Update) {
 			broken = fmt.Errorf("an earlier step of this object did not succeed: %s", a.Verb)
 		}
+	}
+}
+
+// restarted drops what the writes of one object left waiting for a restart
+// where a later step took the guest down or up: PVE has put it into place.
+func (r *run) restarted(indexes []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	power := false
+	for _, i := range slices.Backward(indexes) {
+		res := &r.results[i]
+		if power {
+			res.Waiting = nil
+		}
+		_, ok := res.Action.Do.(plan.PowerStep)
+		power = power || ok && (res.Outcome == Done || res.Outcome == Warned)
 	}
 }
 
@@ -257,6 +281,9 @@ func (r *run) one(ctx context.Context, w *worker, i int, a plan.Action) ActionRe
 		defer cancel()
 	}
 	w.res = ActionResult{Action: a, Started: start}
+	w.waits = func(note string) {
+		r.event(Event{Kind: Progress, Index: i, Action: a, Elapsed: time.Since(start), Note: note})
+	}
 	w.settle(explained(w.do(hooked, a), a))
 	w.res.Took = time.Since(start)
 	if a.Disrupts && w.res.Outcome == Failed {

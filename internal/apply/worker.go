@@ -23,6 +23,7 @@ type worker struct {
 	digest    string            // of the config after our own last write; "" = none yet
 	moved     map[string]string // digests that our own stop changed, old to new; see follow
 	disrupted bool              // holds a place among the disruptions
+	waits     func(note string) // tells what the action under way waits for
 }
 
 // deferral is an outcome that is nobody's fault: the next cycle decides.
@@ -290,11 +291,17 @@ func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.De
 		return err
 	}
 	if g.Running {
-		if err := w.took(n.Shutdown(ctx, t, vmid, w.o.Shutdown, false)); err != nil {
-			return later("not deleted: it does not shut down within %s, and is never killed: %w", w.o.Shutdown, err)
+		w.waits(fmt.Sprintf("shutting down, up to %s", w.o.Shutdown))
+		err := w.took(n.Shutdown(ctx, t, vmid, w.o.Shutdown, false))
+		if err == nil {
+			err = w.await(ctx, n, t, vmid, "stopped", w.o.Shutdown)
 		}
-		if err := w.await(ctx, n, t, vmid, "stopped", w.o.Shutdown); err != nil {
-			return deferral{err}
+		if pve.Is(err, pve.KindCanceled) || ctx.Err() != nil && err != nil {
+			return err
+		}
+		if err != nil {
+			w.res.Todo = fmt.Sprintf("look at why it does not shut down, or stop it with `%s stop %d`: the next run deletes it", tool(t), vmid)
+			return later("not deleted: it does not shut down within %s, and is never killed: %w", w.o.Shutdown, err)
 		}
 		if _, err = w.recheck(ctx, n, vmid, step); err != nil {
 			return err
@@ -310,6 +317,14 @@ func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.De
 		return fmt.Errorf("the delete ended with warnings and guest %d is still there", vmid)
 	}
 	return nil
+}
+
+// tool is PVE's command for guests of a type.
+func tool(t pve.GuestType) string {
+	if t == pve.LXC {
+		return "pct"
+	}
+	return "qm"
 }
 
 // recheck gives the guest only if it is still the one that the plan meant.

@@ -20,6 +20,21 @@ func (v VMIDRanges) Of(kindName string) (ranges []VMIDRange, text string, ok boo
 	return ranges, text, text != "" && err == nil
 }
 
+// Others gives the ranges of all other kinds.
+func (v VMIDRanges) Others(kindName string) []VMIDRange {
+	var out []VMIDRange
+	for _, k := range kind.All {
+		if k.Name != kindName {
+			ranges, _, _ := v.Of(k.Name)
+			out = append(out, ranges...)
+		}
+	}
+	return out
+}
+
+// Has reports whether the range holds a vmid.
+func (r VMIDRange) Has(vmid int) bool { return r.From <= vmid && vmid <= r.To }
+
 // VMIDRange is a range of vmids, both ends included.
 type VMIDRange struct{ From, To int }
 
@@ -46,7 +61,7 @@ func (l *loader) ranged(r *kind.Resource, vmid int) {
 		return
 	}
 	ranges, text, ok := e.VMIDRanges.Of(r.Kind.Name)
-	if !ok || slices.ContainsFunc(ranges, func(x VMIDRange) bool { return x.From <= vmid && vmid <= x.To }) {
+	if !ok || slices.ContainsFunc(ranges, func(x VMIDRange) bool { return x.Has(vmid) }) {
 		return
 	}
 	l.add(r.SpecProblem("vmid", fmt.Sprintf("%d is not in %s, which %s keeps for %s: take a vmid of it (proxops next-id --kind %s), or change vmid-ranges",

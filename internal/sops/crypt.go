@@ -198,7 +198,7 @@ func decrypt(tree upstream.Tree, key []byte) (*sealer, error) {
 		case s.readable:
 			return nil, fault(ErrMalformed, ref, "stands unencrypted in an encrypted file: remove the line, change the value at its source and set it with proxops secrets set")
 		}
-		return nil, fault(ErrMAC, ref, "was changed or moved after it was encrypted: restore the file from git, or set the value again with proxops secrets set there")
+		return nil, fault(ErrMAC, ref, "was changed or moved after it was encrypted, and no command opens the file as it is: restore it from git, then set the value anew")
 	}
 	stamp := tree.Metadata.LastModified.Format(time.RFC3339)
 	var want any

@@ -38,7 +38,7 @@ func (d *Document) placeFor(ref string) ([]string, error) {
 		_, isMap := v.(upstream.TreeBranch)
 		_, isList := v.([]any)
 		if isMap || isList || isGroup(keys) {
-			return nil, fault(ErrBadRef, shown(ref), "names a group, not a value: name one entry below it")
+			return nil, fault(ErrBadRef, shown(ref), "names no single value: name one entry, such as secrets.proxops-token")
 		}
 		if listed(d.plain, keys) {
 			return nil, fault(ErrBadRef, shown(ref), "is an item of a list: change it with proxops secrets edit")
@@ -83,7 +83,7 @@ func (d *Document) Delete(ref string) error {
 	}
 	switch v.(type) {
 	case upstream.TreeBranch, []any:
-		return at(d.path, fault(ErrBadRef, shown(ref), "names a group, not a value: name one entry below it"))
+		return at(d.path, fault(ErrBadRef, shown(ref), "names no single value: name one entry, such as secrets.proxops-token"))
 	}
 	if listed(d.plain, keys) {
 		return at(d.path, fault(ErrBadRef, shown(ref), "is an item of a list: change it with proxops secrets edit"))
