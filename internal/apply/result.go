@@ -2,6 +2,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -45,14 +46,14 @@ type Result struct {
 	Writes      int64 // non-GET requests
 }
 
-// Left counts what an interrupt left: actions that were not started, and those
-// that were started and not followed to their end.
+// Left counts what an interrupted run left: actions that were not started, and
+// those that were started and not followed to their end.
 func (r Result) Left() (notStarted, cut int) {
 	for _, a := range r.Actions {
 		switch {
 		case errors.Is(a.Err, errInterrupted):
 			notStarted++
-		case pve.Is(a.Err, pve.KindCanceled):
+		case a.Outcome == Unknown, pve.Is(a.Err, pve.KindCanceled), errors.Is(a.Err, context.Canceled):
 			cut++
 		}
 	}

@@ -90,7 +90,7 @@ func Run(ctx context.Context, c *pve.Client, p plan.Plan, o Options) Result {
 	}
 	res := Result{Actions: r.results, Writes: c.Reader().Writes() - before}
 	notStarted, cut := res.Left()
-	res.Interrupted = notStarted+cut > 0
+	res.Interrupted = r.stopped(ctx) && notStarted+cut > 0
 	return res
 }
 

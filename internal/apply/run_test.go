@@ -182,3 +182,68 @@ func TestInterrupt(t *testing.T) {
 		}
 	})
 }
+
+// A stop that comes while the last actions run, and lets them end, interrupts
+// nothing.
+func TestStopWithNothingLeft(t *testing.T) {
+	for started, want := range map[int]bool{1: true, 2: false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{guests: map[string]*machine{}, work: map[string]time.Duration{"qmcreate": 5 * time.Minute}}
+			stop := make(chan struct{})
+			time.AfterFunc(time.Minute, func() { close(stop) })
+			p := plan.Plan{Actions: []plan.Action{action(plan.Create, 100, plan.CreateStep{Guest: "qemu"}), action(plan.Create, 101, plan.CreateStep{Guest: "qemu"})}}
+			r := Run(t.Context(), s.client(t), p, Options{Parallel: started, Stop: stop})
+			if left, cut := r.Left(); r.Interrupted != want || left != 2-started || cut != 0 {
+				t.Errorf("%d of 2 started: interrupted %v, %d not started, %d cut off: %s", started, r.Interrupted, left, cut, outcomes(r))
+			}
+		})
+	}
+}
+
+// A guest that does not go down is waited for with a word, left, and comes with
+// what to do; an interrupt meanwhile is not called a timeout.
+func TestDeleteTellsOfItsWait(t *testing.T) {
+	for _, interrupted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{guests: map[string]*machine{"100": up(ours("100"))}, exits: map[string]string{"qmshutdown": "VM quit/powerdown failed - got timeout"},
+				work: map[string]time.Duration{"qmshutdown": DefaultShutdown}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if interrupted {
+				time.AfterFunc(time.Minute, cancel)
+			}
+			begun, notes := time.Now(), []string{}
+			r := Run(ctx, s.client(t), plan.Plan{Actions: []plan.Action{action(plan.Delete, 100, deleteStep("100"))}}, Options{Events: func(e Event) {
+				if e.Note != "" {
+					notes = append(notes, fmt.Sprint(time.Since(begun), " ", e.Note))
+				}
+			}})
+			if got := strings.Join(notes, "; "); got != "0s shutting down, up to 3m0s" {
+				t.Errorf("told %q", got)
+			}
+			a := r.Actions[0]
+			timedOut := strings.Contains(fmt.Sprint(a.Err), "does not shut down within 3m0s")
+			if a.Outcome != Deferred || timedOut == interrupted || strings.Contains(a.Todo, "qm stop 100") == interrupted || r.Interrupted != interrupted {
+				t.Errorf("interrupted %v: %s: %v → %q", interrupted, a.Outcome, a.Err, a.Todo)
+			}
+		})
+	}
+}
+
+// What a restart of the run itself has put into place waits no longer; where
+// the restart did not succeed it does.
+func TestOwnRestartEndsTheWait(t *testing.T) {
+	for exit, want := range map[string]int{"": 0, "VM quit/powerdown failed": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{guests: map[string]*machine{"100": up(ours("100"))}, exits: map[string]string{"qmshutdown": exit}}
+			s.answer = map[string]func() reply{"GET /nodes/pve01/qemu/100/pending": func() reply {
+				return reply{200, "OK", []map[string]any{{"key": "digest", "value": "d1"}, {"key": "memory", "value": "1024", "pending": "2048"}}}
+			}}
+			r := Run(t.Context(), s.client(t), plan.Plan{Actions: []plan.Action{action(plan.Update, 100, memory("2048", "d0")),
+				taking(plan.Restart, 100, plan.PowerStep{Stop: true, Start: true})}}, Options{})
+			if len(r.Actions[0].Waiting) != want {
+				t.Errorf("shutdown %q: %s, waits %v", exit, outcomes(r), r.Actions[0].Waiting)
+			}
+		})
+	}
+}

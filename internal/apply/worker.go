@@ -296,10 +296,10 @@ func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.De
 		if err == nil {
 			err = w.await(ctx, n, t, vmid, "stopped", w.o.Shutdown)
 		}
-		if pve.Is(err, pve.KindCanceled) || ctx.Err() != nil && err != nil {
-			return err
-		}
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return later("not deleted: interrupted while it shut down: %w", err)
+		case err != nil:
 			w.res.Todo = fmt.Sprintf("look at why it does not shut down, or stop it with `%s stop %d`: the next run deletes it", tool(t), vmid)
 			return later("not deleted: it does not shut down within %s, and is never killed: %w", w.o.Shutdown, err)
 		}
