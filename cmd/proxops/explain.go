@@ -35,8 +35,7 @@ it does to a running guest. Indexes may be left out.`,
 				return hint{err: fmt.Errorf("%s.%w", k.Name, err)}
 			}
 			if path == "" {
-				text = k.Name + ": " + k.Doc + strings.TrimLeft(text, "\n ")
-				text = strings.Replace(text, k.Doc, k.Doc+"\n\n", 1)
+				text = k.Name + ": " + k.Doc + "\n\n" + strings.TrimLeft(text, "\n")
 			}
 			fmt.Fprintln(a.out, strings.TrimRight(text, "\n"))
 			return nil

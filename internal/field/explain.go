@@ -71,7 +71,7 @@ func Explain(b *Block, lxc bool, path string) (string, error) {
 	if near := nearest(bare(path), names); near != "" {
 		return "", fmt.Errorf("%s: unknown field; did you mean %s?", path, near)
 	}
-	return "", fmt.Errorf("%s: unknown field; the empty path lists all", path)
+	return "", fmt.Errorf("%s: unknown field; leave the path out to list all", path)
 }
 
 func head(path, what string, required bool, doc string) string {
@@ -88,7 +88,7 @@ func list(all []part, prefix string) string {
 		bare := index.ReplaceAllString(p.path, "")
 		rest, ok := strings.CutPrefix(bare, prefix)
 		if r, isRow := p.node.(*Row); ok && rest != "" && isRow {
-			fmt.Fprintf(&b, "  %-36s %-16s %s\n", p.path, r.Type.Name, r.Doc)
+			fmt.Fprintf(&b, "  %-36s %-17s %s\n", p.path, r.Type.Name, r.Doc)
 		}
 	}
 	return b.String()

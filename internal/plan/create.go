@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -152,11 +153,18 @@ func (m *maker) clone(o *object, spec kind.GuestSpec, tpl *kind.Resource) {
 	o.act(a)
 }
 
+// netsIn are the cards of a live guest.
+func netsIn(g *live.Guest) map[string]string {
+	out := devicesOf(g)
+	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.HasPrefix(key, "net") })
+	return out
+}
+
 // sourceNets are the cards of a template, as it is live or else as the same run
 // makes it.
 func (m *maker) sourceNets(g *live.Guest, tpl *kind.Resource) map[string]string {
 	if g != nil && g.Read {
-		return netsOf(g)
+		return netsIn(g)
 	}
 	out := map[string]string{}
 	nothing := field.Guest{Env: field.Env{Creating: true}}

@@ -23,6 +23,11 @@ func (n Need) String() string {
 	return fmt.Sprintf("%s needs %s on %s", n.For, strings.Join(n.Privs, " or "), strings.Join(n.Paths, " or "))
 }
 
+// Held reports whether the token has what is needed, as far as is known.
+func (n Need) Held(s *live.Snapshot) bool {
+	return slices.ContainsFunc(n.Paths, func(p string) bool { return s.Holds(p, n.Privs...) })
+}
+
 // judge predicts PVE's refusal of an action from the token's permissions. It
 // is a prediction: PVE has the last word, so apply still asks.
 func (m *maker) judge(a *Action) {
@@ -31,11 +36,17 @@ func (m *maker) judge(a *Action) {
 	}
 	var missing []string
 	for _, n := range Needs(*a, m.s) {
-		if !slices.ContainsFunc(n.Paths, func(p string) bool { return m.s.Holds(p, n.Privs...) }) {
+		if !n.Held(m.s) {
+			a.Lacks = append(a.Lacks, n)
 			missing = append(missing, n.String())
 		}
 	}
-	missing = append(missing, m.tagRefusals(a)...)
+	if !m.s.Holds("/", "Sys.Modify") {
+		for _, t := range tagNeeds(a.Changes, m.s.Options) {
+			a.Lacks = append(a.Lacks, t)
+			missing = append(missing, t.String()+" (the datacenter restricts tags)")
+		}
+	}
 	slices.Sort(missing)
 	a.Refused = strings.Join(slices.Compact(missing), "; ")
 }
@@ -46,6 +57,9 @@ func Needs(a Action, s *live.Snapshot) []Need {
 	out := needs(a, s)
 	if a.Kind != nil && a.Kind.Guest == "qemu" && s.Perms != nil && s.Holds("/", "Sys.Modify") { // then PVE asks nothing more for a VM's tags
 		out = slices.DeleteFunc(out, func(n Need) bool { return n.For == "tags" })
+	}
+	if step, ok := a.Do.(UpdateStep); ok && len(step.Params)+len(step.Delete)+len(step.Revert) > 0 {
+		out = withAny(step.Guest, out, guestPaths(a, s.Guests[a.VMID]))
 	}
 	return out
 }
@@ -72,7 +86,7 @@ func needs(a Action, s *live.Snapshot) []Need {
 		out = append(out, updateNeeds(step.write, step.nets, vm)...)
 		return append(out, powerNeed(step.Start, vm)...)
 	case UpdateStep:
-		return updateNeeds(step, netsOf(g), vm)
+		return updateNeeds(step, devicesOf(g), vm)
 	case ResizeStep:
 		out := append(one("VM.Config.Disk"), storageNeeds([]string{step.Storage})...)
 		if step.Guest == "lxc" {
@@ -140,38 +154,53 @@ func storageNeeds(storages []string) []Need {
 	return out
 }
 
-// netsOf are the cards that a guest has.
-func netsOf(g *live.Guest) map[string]string {
+// devicesOf are the cards and drives that a guest has: what runs, for PVE
+// looks at that and not at what is pending.
+func devicesOf(g *live.Guest) map[string]string {
 	out := map[string]string{}
 	if g == nil {
 		return out
 	}
-	for key := range g.Config {
-		if text, ok := g.Get(key); ok && strings.HasPrefix(key, "net") {
-			out[key] = text
+	for key, e := range g.Config {
+		if e.Value != nil && (strings.HasPrefix(key, "net") || wire.IsVolumeKey(g.LXC, key)) {
+			out[key] = *e.Value
 		}
 	}
 	return out
 }
 
-// anyChange is what PVE asks of whoever changes a container at all, before it
-// looks at the keys.
-var anyChange = []string{"VM.Config.Options", "VM.Config.Disk", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network"}
+// Rights of which PVE asks any one of whoever changes a guest's config at all,
+// before it looks at the keys (the schema of PUT …/config).
+var (
+	anyVMChange = []string{"VM.Config.Options", "VM.Config.Disk", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network", "VM.Config.HWType", "VM.Config.Cloudinit"}
+	anyCTChange = []string{"VM.Config.Options", "VM.Config.Disk", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network"}
+)
+
+// withAny adds that right where no key asks for one of its kind.
+func withAny(guest string, needs []Need, vm []string) []Need {
+	any := anyVMChange
+	if guest == "lxc" {
+		any = anyCTChange
+	}
+	if slices.ContainsFunc(needs, func(n Need) bool { return slices.Contains(any, n.Privs[0]) }) {
+		return needs
+	}
+	return append(needs, Need{any, vm, "a change"})
+}
 
 // updateNeeds is what a config write asks for. A card that is changed needs the
-// right on the bridge that it leaves as on the one that it gets.
-func updateNeeds(step UpdateStep, nets map[string]string, vm []string) []Need {
+// right on the bridge that it leaves as on the one that it gets. has are the
+// guest's cards and drives.
+func updateNeeds(step UpdateStep, has map[string]string, vm []string) []Need {
 	out := paramNeeds(step.Guest, step.Params, vm, step.Storages, false)
 	for _, p := range step.Params {
-		out = append(out, bridgeNeeds(p.Key, nets[p.Key])...)
+		out = append(out, netNeeds(p.Key, has[p.Key])...)
 	}
-	for _, key := range slices.Concat(step.Delete, step.Revert) {
-		out = append(out, keyNeeds(step.Guest, key, "", vm)...)
-		out = append(out, bridgeNeeds(key, nets[key])...)
+	for _, key := range step.Delete {
+		out = append(out, keyNeeds(step.Guest, key, has[key], vm)...)
 	}
-	config := func(n Need) bool { return slices.Contains(anyChange, n.Privs[0]) }
-	if step.Guest == "lxc" && len(out) > 0 && !slices.ContainsFunc(out, config) {
-		out = append(out, Need{anyChange, vm, "a change"})
+	for _, key := range step.Revert {
+		out = append(out, revertNeeds(step.Guest, key, has[key], vm)...)
 	}
 	if step.Pool != nil {
 		for _, p := range []string{step.Pool.From, step.Pool.To} {
@@ -184,8 +213,28 @@ func updateNeeds(step UpdateStep, nets map[string]string, vm []string) []Need {
 	return out
 }
 
+// revertNeeds is what dropping a pending change asks for. PVE checks the rights
+// of the keys that are set and deleted, before it turns what is to be reverted
+// into such keys: of those it then checks only what it looks at key by key,
+// the drives, cards, ports and tags of a VM.
+func revertNeeds(guest, key, text string, vm []string) []Need {
+	if guest == "lxc" {
+		return nil
+	}
+	switch class := wire.KeyClass(key); {
+	case key == "tags", wire.IsVolumeKey(false, key), class != key && slices.Contains([]string{"serial", "usb", "hostpci"}, class):
+		return keyNeeds(guest, key, text, vm)
+	}
+	return netNeeds(key, text)
+}
+
 func paramNeeds(guest string, params wire.Params, vm, storages []string, create bool) []Need {
-	out := storageNeeds(slices.DeleteFunc(slices.Clone(storages), func(st string) bool { return !allocates(params, st) }))
+	var out []Need
+	for _, st := range storages {
+		if key := allocates(params, st); key != "" {
+			out = append(out, Need{[]string{"Datastore.AllocateSpace"}, []string{"/storage/" + st}, key})
+		}
+	}
 	for _, p := range params {
 		if create && slices.Contains([]string{"pool", "ostemplate", "unprivileged", "password", "ssh-public-keys", "start", "vmid", "arch", "ostype"}, p.Key) {
 			if p.Key == "ostemplate" {
@@ -206,13 +255,18 @@ func paramNeeds(guest string, params wire.Params, vm, storages []string, create 
 	return out
 }
 
-// allocates reports whether a parameter makes a volume on a storage. PVE asks
+// allocates is the first key that makes a volume on a storage, or "". PVE asks
 // no right on the storage for a cloud-init drive (au-271).
-func allocates(params wire.Params, storage string) bool {
-	return slices.ContainsFunc(params, func(p wire.Param) bool {
-		first := firstToken(p.Value.String())
-		return !p.Value.IsSecret() && strings.HasPrefix(first, storage+":") && first != storage+":cloudinit"
-	})
+func allocates(params wire.Params, storage string) string {
+	for _, p := range params {
+		if p.Value.IsSecret() {
+			continue
+		}
+		if first := firstToken(p.Value.String()); strings.HasPrefix(first, storage+":") && first != storage+":cloudinit" {
+			return p.Key
+		}
+	}
+	return ""
 }
 
 // driveReads are the rights on what a new drive is filled from.
@@ -269,8 +323,8 @@ func keyNeeds(guest, key, text string, vm []string) []Need {
 	}
 	out := []Need{{privs, vm, key}}
 	switch {
-	case indexed == "net#" && text != "":
-		out = append(out, bridgeNeeds(key, text)...)
+	case indexed == "net#":
+		out = append(out, netNeeds(key, text)...)
 	case guest == "qemu" && key == "startup":
 		out = append(out, Need{[]string{"Sys.Modify"}, []string{"/"}, key})
 	case indexed == "hostpci#" && token(text, "mapping") != "":
@@ -283,6 +337,15 @@ func keyNeeds(guest, key, text string, vm []string) []Need {
 		out = append(out, readVolume(token(text, "import-from"), key)...)
 	}
 	return out
+}
+
+// netNeeds are the rights on what a key's text plugs a card into; none for keys
+// that are no cards.
+func netNeeds(key, text string) []Need {
+	if class := wire.KeyClass(key); class != "net" || class == key {
+		return nil
+	}
+	return bridgeNeeds(key, text)
 }
 
 // bridgeNeeds is the right to use a bridge, with its VLAN tag if there is one.
@@ -300,20 +363,16 @@ func bridgeNeeds(key, text string) []Need {
 	return []Need{{[]string{"SDN.Use"}, []string{path}, key}}
 }
 
-// tagRefusals names the tags that this token may not set or take away:
-// registered ones, and all but the listed or seen ones where the datacenter
-// restricts free tags (au-405 to au-419).
-func (m *maker) tagRefusals(a *Action) []string {
-	if m.s.Holds("/", "Sys.Modify") {
-		return nil
-	}
-	o := m.s.Options
-	var out []string
-	for _, t := range changedTags(a.Changes) {
+// tagNeeds are the rights on the tags that only Sys.Modify may set or take
+// away: registered ones, and all but the listed or seen ones where the
+// datacenter restricts free tags (au-405 to au-419).
+func tagNeeds(changes []field.Change, o live.Options) []Need {
+	var out []Need
+	for _, t := range changedTags(changes) {
 		registered := slices.Contains(o.RegisteredTags, t)
 		free := o.UserTagAccess == "" || o.UserTagAccess == "free" || slices.Contains(o.AllowedTags, t)
 		if registered || !free {
-			out = append(out, fmt.Sprintf("tag %s needs Sys.Modify on / (the datacenter restricts tags)", t))
+			out = append(out, Need{[]string{"Sys.Modify"}, []string{"/"}, "tag " + t})
 		}
 	}
 	return out

@@ -44,6 +44,8 @@ type Action struct {
 	// Refused says that PVE will refuse this action and why (missing right,
 	// root-only field); "" = nothing known against it.
 	Refused string
+	// Lacks are the rights that Refused is for.
+	Lacks []Need
 	// RootOnly is true where Refused is certain: PVE refuses the field to every
 	// token. Apply then does not even try.
 	RootOnly bool

@@ -102,6 +102,9 @@ func (m *maker) reverts(g *live.Guest, edits []field.Edit) []field.Edit {
 	for i, e := range out {
 		if g.Running && isRevert(&g.Guest, e) {
 			out[i].Impact = field.Live
+			if g.LXC { // PVE asks no right of its own for dropping what is pending on a container
+				out[i].RootOnly, out[i].RootPaths = "", nil
+			}
 		}
 	}
 	return out
