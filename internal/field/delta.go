@@ -54,6 +54,10 @@ type Change struct {
 	Key  string      `json:"key"` // PVE key, with the token behind a dot: net0.tag
 	Old  *wire.Value `json:"old"`
 	New  *wire.Value `json:"new"`
+	// Running is what the guest runs with where that is neither Old nor New: Old
+	// then only waits for a restart. nil = there is no such third value, or
+	// nothing runs with one.
+	Running *wire.Value `json:"running,omitempty"`
 	// Impact is what this change does to the running guest.
 	Impact Impact `json:"-"`
 }

@@ -350,7 +350,9 @@ func (w *work) finish() {
 		if r.RootOnly != "" {
 			e.RootOnly, e.RootPaths = r.RootOnly, append(e.RootPaths, r.Path)
 		}
-		e.Changes = append(e.Changes, w.change(r, w.old, w.now))
+		c := w.change(r, w.old, w.now)
+		c.Running = w.running(r)
+		e.Changes = append(e.Changes, c)
 	}
 	for _, r := range w.rows {
 		hidden = hidden || r.Secret && r.state() == Set
@@ -383,6 +385,23 @@ func (w *work) keepSize() {
 // change describes a row's change from one text of the key to another.
 func (w *work) change(r *Row, from, to wire.Props) Change {
 	return Change{Path: r.Path, Key: w.name(r), Old: w.side(r, from), New: w.side(r, to), Impact: w.impact(r)}
+}
+
+// running is what a row's token is in the guest that runs, where that is
+// neither what waits for a restart nor what is to be written.
+func (w *work) running(r *Row) *wire.Value {
+	e := w.d.g.Config[w.key]
+	if !w.d.g.Running || e.Value == nil || e.Pending == nil && !e.Delete || w.edit.Create {
+		return nil
+	}
+	token, now := w.token(r), wire.ParseProps(*e.Value, w.format)
+	text, ok := w.get(now, token)
+	for _, p := range []wire.Props{w.old, w.now} {
+		if other, has := w.get(p, token); !ok || has && other == text {
+			return nil
+		}
+	}
+	return w.side(r, now)
 }
 
 // impact is what writing a row does to the running guest. Taking back

@@ -206,7 +206,19 @@ func (m *maker) existing(o *object, spec kind.GuestSpec, g *live.Guest, claim bo
 	if o.r.Kind.Template && !g.Template {
 		m.making[o.row.Ref] = true
 	}
+	if len(o.row.Waiting) > 0 && !slices.ContainsFunc(o.actions, func(a Action) bool { _, power := a.Do.(PowerStep); return power }) {
+		o.row.Todo = m.endsWait(o, g)
+	}
 	o.done("", waitingText(o.row.Waiting))
+}
+
+// endsWait says how what waits for a restart of a running guest gets it.
+func (m *maker) endsWait(o *object, g *live.Guest) string {
+	if m.pol.restart(o.r.Annotations) == "window" {
+		_, when := m.pol.mayRestart(o.r.Annotations)
+		return when
+	}
+	return fmt.Sprintf("restart it with `%s reboot %d`, or set the annotation proxops/restart to immediate or window", tool(g.Type), g.VMID)
 }
 
 // foreignPending shows what waits for a restart on keys that the manifest does

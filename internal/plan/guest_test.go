@@ -144,6 +144,36 @@ func TestWaitingWithAnAnomaly(t *testing.T) {
 	}
 }
 
+// A further edit of what waits for a restart names what runs, what waited and
+// what is wanted; what else waits stays in the plan, with what to do.
+func TestAFurtherEditOfWhatWaits(t *testing.T) {
+	config := strings.NewReplacer("cores: 2", "cores: 1 => 3", "memory: 2048", "memory: 1024 => 2048").Replace(webConfig)
+	for policy, todo := range map[string]string{
+		"never":     "restart it with `qm reboot 100`, or set the annotation proxops/restart to immediate or window",
+		"window":    "it is restarted in the window (Sun 02:00-04:00)",
+		"immediate": "",
+	} {
+		p := Make(cluster(t, manifest("VM", "web", strings.Replace(webSpec, "stopped", "started", 1))), snapshot(running(guest(100, "pve01", "qemu", config))),
+			Policy{Restart: policy, Window: "Sun 02:00-04:00"})
+		if c := p.Actions[0].Changes; len(c) != 1 || c[0].Running == nil || c[0].Running.String()+c[0].Old.String()+c[0].New.String() != "132" {
+			t.Errorf("%s: changes %+v", policy, c)
+		}
+		o := p.Objects[0]
+		if len(o.Waiting) != 1 || o.Waiting[0].Path != "memory" || o.Waiting[0].Running != nil || o.Todo != todo {
+			t.Errorf("%s: waits %+v → %q", policy, o.Waiting, o.Todo)
+		}
+	}
+	// What is taken back to what runs, and what a stopped guest holds, has no third value.
+	for spec, g := range map[string]*live.Guest{
+		strings.Replace(webSpec, "stopped", "started", 1): running(guest(100, "pve01", "qemu", strings.Replace(webConfig, "cores: 2", "cores: 2 => 3", 1))),
+		webSpec: guest(100, "pve01", "qemu", strings.Replace(webConfig, "cores: 2", "cores: 1 => 3", 1)),
+	} {
+		if c := Make(cluster(t, manifest("VM", "web", spec)), snapshot(g), Policy{}).Actions[0].Changes; len(c) != 1 || c[0].Running != nil {
+			t.Errorf("%s: %+v", spec, c)
+		}
+	}
+}
+
 // A claim says once that it adds the tag, and what else it changes.
 func TestClaimReason(t *testing.T) {
 	for memory, want := range map[string]string{

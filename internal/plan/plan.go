@@ -214,6 +214,7 @@ type Object struct {
 	State   ObjectState
 	Why     string // busy reason, unknown reason, waiting keys
 	Waiting []field.Change
+	Todo    string // what ends the wait of Waiting; "" = an action of the plan does
 	Needs   []kind.Ref
 	Level   int
 	File    string
