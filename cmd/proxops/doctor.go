@@ -2,18 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
-	"github.com/proxops/proxops/internal/repo"
+	"github.com/proxops/proxops/internal/pve"
 	"github.com/proxops/proxops/internal/show"
 	"github.com/spf13/cobra"
 )
@@ -23,9 +22,11 @@ func (a *app) doctorCmd() *cobra.Command {
 		Use: "doctor --cluster NAME", GroupID: "more", Args: noArgs,
 		Short: "Compare the token's rights with what the manifests need",
 		Long: `Read what the token may do and compare it with what making and keeping every
-object of the composition needs. It prints what is lacking, what is more than
-needed, and the pveum lines of roles that fit exactly. Only GET requests are
-sent.
+object of the composition needs, also where the object could not be made anew.
+It prints what is lacking and for which field, what is more than needed, and the
+pveum lines of roles that fit exactly: those that the cluster does not have yet,
+and where they are granted. A role's name stands for what it holds. Only GET
+requests are sent.
 
 Exit status: 0, or 1 when a right is lacking.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context()) },
@@ -61,16 +62,16 @@ func (a *app) doctor(ctx context.Context) error {
 		fmt.Fprintln(a.out, "root@pam logged in with a password may do everything; an API token with a role of its own is safer")
 		return nil
 	}
-	need, lacks := needed(c, snap)
+	need, lacks := needed(plan.Rights(c, snap), snap)
 	section(a.out, bold("lacks"), lacks)
 	section(a.out, bold("has more than it needs"), excess(snap, need))
-	section(a.out, bold("only root@pam itself may do"), rootOnly(c, snap))
+	section(a.out, bold("only root@pam itself may do"), plan.RootFields(c, snap))
 	who, lead, note := grantees(snap.Identity, len(lacks) > 0)
 	if note != "" {
 		fmt.Fprintf(a.out, "\n%s\n", show.Clean(note))
 	}
 	fmt.Fprintf(a.out, "\n%s\n", bold("roles that fit exactly, on a node's shell:"))
-	for _, l := range append(lead, pveum(who, need)...) {
+	for _, l := range append(lead, pveum(who, need, roles(ctx, client.Reader()))...) {
 		fmt.Fprintln(a.out, "  "+l)
 	}
 	if len(lacks) > 0 {
@@ -89,87 +90,40 @@ func section(w io.Writer, title string, lines []string) {
 	}
 }
 
-// fresh is the plan that makes every object from nothing: what PVE asks for
-// then covers what keeping them takes.
-func fresh(c *repo.Cluster, snap *live.Snapshot) (plan.Plan, *live.Snapshot) {
-	empty := *snap
-	empty.Guests, empty.Contents, empty.Free, empty.Complete = map[int]*live.Guest{}, map[live.Store]live.Content{}, map[int]bool{}, true
-	for st := range snap.Contents {
-		empty.Contents[st] = live.Content{Files: map[string]int64{}}
-	}
-	for _, r := range c.Resources {
-		if g, ok := r.Spec.(kind.GuestSpec); ok {
-			_, id := g.Place()
-			empty.Free[id] = true
+// needed lists the privileges by path, and those that the token does not hold
+// with the first object and field that needs them. Of alternatives one that is
+// needed anyway counts, else the one that is held, else the first.
+func needed(asks []plan.Ask, snap *live.Snapshot) (need rights, lacks []string) {
+	need = rights{}
+	for _, a := range asks {
+		if !a.Held(snap) {
+			lacks = append(lacks, fmt.Sprintf("%s on %s (%s)", strings.Join(a.Privs, " or "), strings.Join(a.Paths, " or "), a.Why()))
 		}
-	}
-	return plan.Make(c, &empty, plan.PolicyOf(c.Reconcile)), &empty
-}
-
-// needed lists the privileges by path, and those that the token does not hold.
-// Of alternatives the one that is held counts, else the first.
-func needed(c *repo.Cluster, snap *live.Snapshot) (rights, []string) {
-	need, lacks := rights{}, map[string]bool{}
-	ask := func(n plan.Need) {
-		for _, path := range n.Paths {
-			for _, priv := range n.Privs {
-				if snap.Holds(path, priv) {
-					need.add(path, priv)
-					return
-				}
+		if need.has(a.Need) {
+			continue
+		}
+		path, priv := a.Paths[0], a.Privs[0]
+		for _, at := range a.Paths {
+			if i := slices.IndexFunc(a.Privs, func(p string) bool { return snap.Holds(at, p) }); i >= 0 {
+				path, priv = at, a.Privs[i]
+				break
 			}
 		}
-		need.add(n.Paths[0], n.Privs[0])
-		lacks[strings.Join(n.Privs, " or ")+" on "+strings.Join(n.Paths, " or ")] = true
+		need.add(path, priv)
 	}
-	all, empty := fresh(c, snap)
-	now := plan.Make(c, snap, plan.PolicyOf(c.Reconcile))
-	for _, a := range all.Actions {
-		for _, n := range plan.Needs(a, empty) {
-			ask(n)
-		}
-	}
-	for _, a := range now.Actions {
-		for _, n := range plan.Needs(a, snap) {
-			ask(n)
-		}
-	}
-	for _, n := range reading(c) {
-		ask(n)
-	}
-	return need, slices.Sorted(maps.Keys(lacks))
+	slices.Sort(lacks)
+	return need, lacks
 }
 
-// reading is what a cycle's reads need, and what a guest needs to be kept:
-// started, stopped, pruned.
-func reading(c *repo.Cluster) []plan.Need {
-	out := []plan.Need{{Privs: []string{"Sys.Audit"}, Paths: []string{"/"}, For: "reading the cluster"}}
-	for _, r := range c.Resources {
-		switch spec := r.Spec.(type) {
-		case kind.GuestSpec:
-			_, id := spec.Place()
-			path := "/vms/" + strconv.Itoa(id)
-			out = append(out, plan.Need{Privs: []string{"VM.Audit"}, Paths: []string{path}, For: "reading it"})
-			if !r.Kind.Template {
-				out = append(out, plan.Need{Privs: []string{"VM.PowerMgmt"}, Paths: []string{path}, For: "its power state"})
+func (r rights) has(n plan.Need) bool {
+	for _, path := range n.Paths {
+		for _, priv := range n.Privs {
+			if r[path][priv] {
+				return true
 			}
-		case kind.ArtifactSpec:
-			out = append(out, plan.Need{Privs: []string{"Datastore.Audit", "Datastore.AllocateSpace"}, Paths: []string{"/storage/" + spec.Storage()}, For: "listing its files"})
 		}
 	}
-	return out
-}
-
-// rootOnly names fields that PVE takes from no token.
-func rootOnly(c *repo.Cluster, snap *live.Snapshot) []string {
-	all, _ := fresh(c, snap)
-	var out []string
-	for _, a := range all.Actions {
-		if a.RootOnly {
-			out = append(out, a.Ref.String()+": "+a.Refused)
-		}
-	}
-	return out
+	return false
 }
 
 // excess lists privileges that nothing needs, and those that reach further
@@ -262,29 +216,55 @@ func grantees(identity string, lacking bool) (who string, lead []string, note st
 	return "--users " + user, nil, ""
 }
 
+// roles are the cluster's roles, each with its privileges. Every user may list
+// them; where that fails all the same, there are none to go by.
+func roles(ctx context.Context, r *pve.Reader) map[string][]string {
+	var list []struct {
+		ID    string `json:"roleid"`
+		Privs string `json:"privs"`
+	}
+	if err := r.Get(ctx, "/access/roles", nil, &list); err != nil {
+		return nil
+	}
+	out := map[string][]string{}
+	for _, x := range list {
+		out[x.ID] = slices.Sorted(strings.SplitSeq(x.Privs, ","))
+	}
+	return out
+}
+
 // pveum gives the lines that make a role for each distinct set of privileges
-// of an area, and grant it where it is needed.
-func pveum(who string, need rights) []string {
-	role := map[string]string{} // area and privileges → role
-	count := map[string]int{}
+// of an area, and grant it where it is needed. A role is named after what it
+// holds, so that one which is there already, from an earlier run, is the right
+// one; if somebody has changed it since, it is put right.
+func pveum(who string, need rights, have map[string][]string) []string {
 	var roles, acls []string
 	for _, path := range slices.Sorted(maps.Keys(need)) {
-		area := areas[slices.IndexFunc(areas[:], func(a struct{ prefix, name string }) bool { return strings.HasPrefix(path, a.prefix) })].name
-		privs := strings.Join(slices.Sorted(maps.Keys(need[path])), ",")
-		if role[area+privs] == "" {
-			count[area]++
-			name := area
-			if n := count[area]; n > 1 {
-				name += strconv.Itoa(n)
+		privs := slices.Sorted(maps.Keys(need[path]))
+		name := roleName(path, privs)
+		verb := "add"
+		if now, there := have[name]; there {
+			verb = "modify"
+			if slices.Equal(now, privs) {
+				verb = ""
 			}
-			role[area+privs] = name
-			roles = append(roles, fmt.Sprintf("pveum role add %s --privs %s", name, privs))
+		}
+		line := fmt.Sprintf("pveum role %s %s --privs %s", verb, name, strings.Join(privs, ","))
+		if verb != "" && !slices.Contains(roles, line) {
+			roles = append(roles, line)
 		}
 		propagate := ""
 		if path == "/" {
 			propagate = " --propagate 0"
 		}
-		acls = append(acls, fmt.Sprintf("pveum acl modify %s --roles %s %s%s", path, role[area+privs], who, propagate))
+		acls = append(acls, fmt.Sprintf("pveum acl modify %s --roles %s %s%s", path, name, who, propagate))
 	}
 	return append(roles, acls...)
+}
+
+// roleName is the name of the role that holds just these sorted privileges.
+func roleName(path string, privs []string) string {
+	area := areas[slices.IndexFunc(areas[:], func(a struct{ prefix, name string }) bool { return strings.HasPrefix(path, a.prefix) })].name
+	sum := sha256.Sum256([]byte(strings.Join(privs, ",")))
+	return fmt.Sprintf("%s-%x", area, sum[:4])
 }

@@ -319,6 +319,8 @@ func cmdGrant(ts *testscript.TestScript, _ bool, _ []string) {
 			continue
 		case "role add":
 			cmdEdit(ts, false, append([]string{"POST", "/access/roles", "roleid=" + w[3]}, form...))
+		case "role modify":
+			cmdEdit(ts, false, append([]string{"PUT", "/access/roles/" + w[3]}, form...))
 		case "acl modify":
 			cmdEdit(ts, false, append([]string{"PUT", "/access/acl", "path=" + w[3]}, form...))
 		default:

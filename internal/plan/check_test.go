@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"enough", webSpec, base(), live.Options{}, ""},
 		{"bridge", webSpec, without("/sdn/zones/localnetwork"), live.Options{}, "net0 needs SDN.Use on /sdn/zones/localnetwork/vmbr0"},
-		{"storage", webSpec, without("/storage/local-lvm"), live.Options{}, "a volume needs Datastore.AllocateSpace on /storage/local-lvm"},
+		{"storage", webSpec, without("/storage/local-lvm"), live.Options{}, "scsi0 needs Datastore.AllocateSpace on /storage/local-lvm"},
 		{"cpu", webSpec, without("/vms", "VM.Config.CPU"), live.Options{}, "cores needs VM.Config.CPU on /vms/100"},
 		{"startup", webSpec + "options: {startup: order=3}\n", base(), live.Options{}, "startup needs Sys.Modify on /"},
 		{"a tag of the datacenter", webSpec + "tags: [prod]\n", base(), live.Options{RegisteredTags: []string{"prod"}}, "tag prod needs Sys.Modify on /"},

@@ -154,15 +154,15 @@ func storageNeeds(storages []string) []Need {
 	return out
 }
 
-// devicesOf are the cards and drives that a guest has: what runs, for PVE
-// looks at that and not at what is pending.
+// devicesOf are the cards, drives and mapped devices that a guest has: what
+// runs, for PVE looks at that and not at what is pending.
 func devicesOf(g *live.Guest) map[string]string {
 	out := map[string]string{}
 	if g == nil {
 		return out
 	}
 	for key, e := range g.Config {
-		if e.Value != nil && (strings.HasPrefix(key, "net") || wire.IsVolumeKey(g.LXC, key)) {
+		if e.Value != nil && (strings.HasPrefix(key, "net") || wire.IsVolumeKey(g.LXC, key) || mapping(key, *e.Value) != "") {
 			out[key] = *e.Value
 		}
 	}
@@ -178,23 +178,23 @@ var (
 
 // withAny adds that right where no key asks for one of its kind.
 func withAny(guest string, needs []Need, vm []string) []Need {
-	any := anyVMChange
+	privs := anyVMChange
 	if guest == "lxc" {
-		any = anyCTChange
+		privs = anyCTChange
 	}
-	if slices.ContainsFunc(needs, func(n Need) bool { return slices.Contains(any, n.Privs[0]) }) {
+	if slices.ContainsFunc(needs, func(n Need) bool { return slices.Contains(privs, n.Privs[0]) }) {
 		return needs
 	}
-	return append(needs, Need{any, vm, "a change"})
+	return append(needs, Need{privs, vm, "a change"})
 }
 
 // updateNeeds is what a config write asks for. A card that is changed needs the
-// right on the bridge that it leaves as on the one that it gets. has are the
-// guest's cards and drives.
+// right on the bridge that it leaves as on the one that it gets, and a mapped
+// device on its mapping. has are the guest's cards, drives and devices.
 func updateNeeds(step UpdateStep, has map[string]string, vm []string) []Need {
 	out := paramNeeds(step.Guest, step.Params, vm, step.Storages, false)
 	for _, p := range step.Params {
-		out = append(out, netNeeds(p.Key, has[p.Key])...)
+		out = append(out, plugNeeds(p.Key, has[p.Key])...)
 	}
 	for _, key := range step.Delete {
 		out = append(out, keyNeeds(step.Guest, key, has[key], vm)...)
@@ -225,7 +225,7 @@ func revertNeeds(guest, key, text string, vm []string) []Need {
 	case key == "tags", wire.IsVolumeKey(false, key), class != key && slices.Contains([]string{"serial", "usb", "hostpci"}, class):
 		return keyNeeds(guest, key, text, vm)
 	}
-	return netNeeds(key, text)
+	return plugNeeds(key, text)
 }
 
 func paramNeeds(guest string, params wire.Params, vm, storages []string, create bool) []Need {
@@ -323,29 +323,39 @@ func keyNeeds(guest, key, text string, vm []string) []Need {
 	}
 	out := []Need{{privs, vm, key}}
 	switch {
-	case indexed == "net#":
-		out = append(out, netNeeds(key, text)...)
 	case guest == "qemu" && key == "startup":
 		out = append(out, Need{[]string{"Sys.Modify"}, []string{"/"}, key})
-	case indexed == "hostpci#" && token(text, "mapping") != "":
-		out = append(out, Need{[]string{"Mapping.Use"}, []string{"/mapping/pci/" + token(text, "mapping")}, key})
 	case guest == "qemu" && strings.Contains(text, "cloudinit") && slices.Contains(vmPrivileges[3].keys, indexed):
 		return []Need{{[]string{"VM.Config.Cloudinit"}, vm, key}, {[]string{"VM.Config.CDROM"}, vm, key}}
 	case guest == "qemu" && token(text, "media") == "cdrom":
 		out = append([]Need{{[]string{"VM.Config.CDROM"}, vm, key}}, readVolume(firstToken(text), key)...)
 	case token(text, "import-from") != "":
 		out = append(out, readVolume(token(text, "import-from"), key)...)
+	default:
+		out = append(out, plugNeeds(key, text)...)
 	}
 	return out
 }
 
-// netNeeds are the rights on what a key's text plugs a card into; none for keys
-// that are no cards.
-func netNeeds(key, text string) []Need {
-	if class := wire.KeyClass(key); class != "net" || class == key {
-		return nil
+// plugNeeds are the rights on what a key's text plugs into the guest: a bridge,
+// or a device of the node that a mapping stands for. Most keys have none.
+func plugNeeds(key, text string) []Need {
+	if path := mapping(key, text); path != "" {
+		return []Need{{[]string{"Mapping.Use"}, []string{path}, key}}
 	}
-	return bridgeNeeds(key, text)
+	if class := wire.KeyClass(key); class == "net" && class != key {
+		return bridgeNeeds(key, text)
+	}
+	return nil
+}
+
+// mapping is the ACL path of the mapping that a key's text names, or "".
+func mapping(key, text string) string {
+	of := map[string]string{"hostpci": "pci", "usb": "usb"}[wire.KeyClass(key)]
+	if id := token(text, "mapping"); of != "" && id != "" {
+		return "/mapping/" + of + "/" + id
+	}
+	return ""
 }
 
 // bridgeNeeds is the right to use a bridge, with its VLAN tag if there is one.

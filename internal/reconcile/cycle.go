@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/proxops/proxops/internal/apply"
@@ -101,8 +102,8 @@ func Cycle(ctx context.Context, o Options) (rep Report) {
 func (rep *Report) run(ctx context.Context, o Options) error {
 	c, err := o.Load(ctx)
 	if err != nil {
-		rep.BadFiles = true
-		return err
+		rep.BadFiles = ctx.Err() == nil
+		return whileReading(ctx, o.Cluster, err)
 	}
 	rep.Commit, rep.Dirty = c.Commit, c.Dirty
 	rep.ReadOnly = !o.Write || c.Reconcile.ReadOnly
@@ -117,7 +118,7 @@ func (rep *Report) run(ctx context.Context, o Options) error {
 	}()
 	p, snap, err := Plan(ctx, c, client.Reader(), o)
 	if err != nil {
-		return err
+		return whileReading(ctx, o.Cluster, err)
 	}
 	rep.Plan = p
 	if o.Planned != nil {
@@ -137,19 +138,31 @@ func (rep *Report) run(ctx context.Context, o Options) error {
 	res := applyWith(p, o.Hold, opt, func(p plan.Plan, opt apply.Options) apply.Result { return apply.Run(ctx, client, p, opt) })
 	rep.Result = &res
 	if res.Interrupted {
-		return fmt.Errorf("%s: interrupted: %d of %d actions were not started", o.Cluster, notStarted(res), len(p.Actions))
+		return fmt.Errorf("%s: interrupted: %s", o.Cluster, left(res))
 	}
 	return nil
 }
 
-func notStarted(res apply.Result) int {
-	n := 0
-	for _, a := range res.Actions {
-		if a.Started.IsZero() {
-			n++
-		}
+// whileReading words the error of a cycle that was interrupted before it had a
+// plan: what the interrupt looked like to a request says nothing.
+func whileReading(ctx context.Context, cluster string, err error) error {
+	if ctx.Err() == nil {
+		return err
 	}
-	return n
+	return fmt.Errorf("%s: interrupted while reading; nothing was written", cluster)
+}
+
+// left words what an interrupt left of a plan.
+func left(res apply.Result) string {
+	notStarted, cut := res.Left()
+	var parts []string
+	if notStarted > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d actions were not started", notStarted, len(res.Actions)))
+	}
+	if cut > 0 {
+		parts = append(parts, fmt.Sprintf("%d under way were not followed to their end: running tasks go on in PVE", cut))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Plan reads the cluster and plans. What is only needed before writing, the

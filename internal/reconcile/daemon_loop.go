@@ -262,7 +262,7 @@ func (l *loop) judge(desired Desired, rep, previous *Report) int {
 	l.held.learn(rep, desired.every())
 	c := rep.Counts()
 	attrs := []any{"commit", short(rep.Commit), "took", rep.Finished.Sub(rep.Started).Round(time.Millisecond), "objects", rep.states(),
-		"done", c.ActionsOK, "errors", c.ActionsError, "anomalies", c.Anomalies, "suppressed", len(rep.Plan.Suppressed)}
+		"uncommitted", rep.Dirty, "done", c.ActionsOK, "errors", c.ActionsError, "anomalies", c.Anomalies, "suppressed", len(rep.Plan.Suppressed)}
 	switch {
 	case errors.Is(rep.Abort, ErrStopping):
 		l.log.Info("cycle ended early: the agent is stopping")
@@ -304,12 +304,15 @@ func (l *loop) logActions(rep *Report) {
 		return
 	}
 	for _, a := range rep.Result.Actions {
-		attrs := []any{"action", a.Action.Verb, "object", a.Action.Ref.String(), "node", a.Action.Node, "id", a.Action.ID, "outcome", a.Outcome}
+		attrs := []any{"action", a.Action.Verb, "object", a.Action.Ref.String(), "node", a.Action.Node, "id", a.Action.ID, "why", a.Action.Why, "outcome", a.Outcome}
 		if a.UPID != "" {
 			attrs = append(attrs, "task", a.UPID)
 		}
 		if a.Err != nil {
 			attrs = append(attrs, "err", a.Err)
+		}
+		if a.Todo != "" {
+			attrs = append(attrs, "todo", a.Todo)
 		}
 		level := slog.LevelInfo
 		switch {

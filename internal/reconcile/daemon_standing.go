@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -34,6 +35,28 @@ type Active struct {
 	UPID    string
 	Started time.Time
 	Tail    []string // the last lines of the task's log
+}
+
+// State is how the cluster stands now, in one word or two. What a person has to
+// look at goes before what is under way.
+func (s Standing) State() string {
+	switch {
+	case !s.Mine:
+		return "elsewhere"
+	case s.Report == nil && len(s.Active) == 0:
+		return "not read yet"
+	case s.Report == nil:
+		return "in progress"
+	}
+	switch state := s.Report.State(); state {
+	case "failing", "errors", "stale":
+		return state
+	default:
+		if len(s.Active) > 0 {
+			return "in progress"
+		}
+		return state
+	}
 }
 
 // tailLines is how much of a task's log is kept of an action under way.
@@ -70,8 +93,11 @@ func (s *Standing) follow(e apply.Event, now time.Time) {
 		slices.SortFunc(active, func(a, b Active) int { return a.Index - b.Index })
 	case e.Kind == apply.Progress && at >= 0:
 		a := &active[at]
-		a.UPID = e.UPID
+		a.UPID = cmp.Or(e.UPID, a.UPID)
 		lines := slices.Concat(a.Tail, e.Lines)
+		if e.Note != "" {
+			lines = append(lines, e.Note)
+		}
 		a.Tail = lines[max(0, len(lines)-tailLines):]
 	}
 	s.Active = active

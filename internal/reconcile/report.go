@@ -15,7 +15,7 @@ import (
 
 // Counts are a report's figures, under the names of /status.
 type Counts struct {
-	Objects       int
+	Objects       int // that are declared; see States
 	ActionsOK     int
 	ActionsError  int
 	Pruned        int
@@ -26,7 +26,7 @@ type Counts struct {
 
 // Counts computes the figures of the report.
 func (rep *Report) Counts() Counts {
-	c := Counts{Objects: len(rep.Plan.Objects), Anomalies: len(rep.Plan.Anomalies), PruneDeferred: len(rep.Plan.Suppressed),
+	c := Counts{Objects: rep.Declared(), Anomalies: len(rep.Plan.Anomalies), PruneDeferred: len(rep.Plan.Suppressed),
 		ActionsError: len(rep.Plan.Errors)}
 	for _, o := range rep.Objects {
 		if o.State == plan.Skipped || o.State == plan.Unknown {
@@ -55,12 +55,87 @@ func (rep *Report) Counts() Counts {
 	return c
 }
 
+// Declared counts the declared objects: a file that is to be on two nodes is
+// one object in two places, and a guest that is to be deleted is none.
+func (rep *Report) Declared() int {
+	refs := map[kind.Ref]bool{}
+	if rep.Plan.Cluster == "" { // ended before planning: those that were known
+		for _, o := range rep.Objects {
+			if !o.Undeclared() {
+				refs[o.Ref()] = true
+			}
+		}
+	}
+	for _, o := range rep.Plan.Objects {
+		refs[o.Ref] = true
+	}
+	return len(refs)
+}
+
+// Ref names the object.
+func (o Object) Ref() kind.Ref { return kind.Ref{Kind: o.Kind, Name: o.Name} }
+
+// Undeclared reports whether this is a guest that is to be deleted, or was.
+func (o Object) Undeclared() bool { return o.PruneReason != "" }
+
+// worst orders states: an object in several places is in the worst of theirs.
+var worst = [...]plan.ObjectState{plan.Converged, plan.Pruned, plan.WaitingRestart, plan.Anomalous, plan.InProgress, plan.Desired, plan.Drift,
+	plan.Skipped, plan.Unknown, plan.Failed}
+
+// States counts the declared objects by state, as they stand after the cycle.
+// An object in several places counts once, in the worst of their states;
+// guests to be deleted are left out, so that the sum is Counts.Objects.
+func (rep *Report) States() map[plan.ObjectState]int { return StatesOf(rep.Objects) }
+
+// StatesOf is Report.States of a list of objects.
+func StatesOf(objects []Object) map[plan.ObjectState]int {
+	state := map[kind.Ref]plan.ObjectState{}
+	for _, o := range objects {
+		if was, known := state[o.Ref()]; !o.Undeclared() && (!known || slices.Index(worst[:], o.State) > slices.Index(worst[:], was)) {
+			state[o.Ref()] = o.State
+		}
+	}
+	n := map[plan.ObjectState]int{}
+	for _, s := range state {
+		n[s]++
+	}
+	return n
+}
+
+// State is how the cluster stands after the cycle, in one word or two: the one
+// answer that status, the dashboard and /status give. It is that of Standing
+// where nothing is under way.
+func (rep *Report) State() string {
+	switch {
+	case rep.Abort != nil:
+		return "failing"
+	case rep.Counts().ActionsError > 0:
+		return "errors"
+	case rep.Stale:
+		return "stale"
+	case len(rep.Plan.Actions) > 0 && rep.Result == nil:
+		return "drift"
+	}
+	for _, o := range rep.Objects {
+		switch o.State {
+		case plan.WaitingRestart:
+			return "waiting"
+		case plan.Unknown, plan.Skipped:
+			return "incomplete"
+		}
+	}
+	if len(rep.Plan.Anomalies) > 0 || len(rep.Plan.Suppressed) > 0 {
+		return "anomalies"
+	}
+	return InSync
+}
+
+// InSync is the state of a cluster that nothing is to be said of.
+const InSync = "in sync"
+
 // states is how many objects are in which state: "converged 40, drift 2".
 func (rep *Report) states() string {
-	n := map[plan.ObjectState]int{}
-	for _, o := range rep.Objects {
-		n[o.State]++
-	}
+	n := rep.States()
 	if len(n) == 0 {
 		return "none"
 	}
@@ -76,7 +151,7 @@ func (rep *Report) states() string {
 // anomalies.
 func (rep *Report) differs(before *Report) bool {
 	stand := func(r *Report) any {
-		list := []any{r.Commit, r.ReadOnly, r.Stale}
+		list := []any{r.Commit, r.Dirty, r.ReadOnly, r.Stale}
 		for _, o := range r.Objects {
 			list = append(list, [5]string{o.Kind, o.Name, o.Node, o.ID, string(o.State)})
 		}
@@ -118,7 +193,9 @@ func (rep *Report) Pending() bool {
 	return rep.ReadOnly && rep.Abort == nil && rep.Result == nil && len(rep.Plan.Actions) > 0
 }
 
-// Converged reports whether every object is as declared and nothing waits.
+// Converged reports whether every declared object is as declared, nothing
+// waits, and every delete that was planned was carried out. A delete that a
+// guard holds back is no step that the cycle owes: State tells of it.
 func (rep *Report) Converged() bool {
 	if rep.Abort != nil {
 		return false
