@@ -141,18 +141,25 @@ func verdict(rep *reconcile.Report) (State, string, bool) {
 	switch {
 	case errors.Is(rep.Abort, reconcile.ErrStopping), errors.Is(rep.Abort, apply.ErrFenced), rep.Result != nil && rep.Result.Interrupted:
 		return "", "", false
+	case rep.Dirty: // what became of uncommitted edits is nothing of the commit's
+		return "", "", false
 	case rep.BadFiles:
 		return Failure, "the cluster's files cannot be loaded", true
 	case rep.Abort != nil:
 		return Pending, "the cluster cannot be reconciled at present", true
 	}
 	open, waiting := 0, 0
-	for _, o := range rep.Objects {
-		switch o.State {
-		case plan.Converged, plan.Pruned, plan.Anomalous:
+	for state, n := range rep.States() {
+		switch state {
+		case plan.Converged, plan.Anomalous:
 		case plan.WaitingRestart:
-			waiting++
+			waiting += n
 		default:
+			open += n
+		}
+	}
+	for _, o := range rep.Objects {
+		if o.Undeclared() && o.State != plan.Pruned {
 			open++
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -119,9 +120,14 @@ func eventually(t *testing.T, what string, f func() bool) {
 
 func cycle(commit string, states ...plan.ObjectState) *reconcile.Report {
 	rep := &reconcile.Report{Cluster: "prod", Commit: commit, Plan: plan.Plan{Cluster: "prod"}}
-	for _, s := range states {
-		rep.Plan.Objects = append(rep.Plan.Objects, plan.Object{})
-		rep.Objects = append(rep.Objects, reconcile.Object{State: s})
+	for i, s := range states {
+		o := reconcile.Object{Kind: "VM", Name: fmt.Sprint(i), State: s}
+		if s == plan.Pruned {
+			o.PruneReason = "not declared any more"
+		} else {
+			rep.Plan.Objects = append(rep.Plan.Objects, plan.Object{Ref: o.Ref()})
+		}
+		rep.Objects = append(rep.Objects, o)
 		if s == plan.Failed {
 			rep.Plan.Errors = append(rep.Plan.Errors, plan.ObjectError{})
 		}
@@ -177,6 +183,8 @@ func TestVerdict(t *testing.T) {
 	}
 	interrupted := cycle(sha, plan.Skipped)
 	interrupted.Result, interrupted.Abort = &apply.Result{Interrupted: true}, errors.New("interrupted")
+	edited := cycle(sha, plan.Converged)
+	edited.Dirty = true
 	look := cycle(sha, plan.Drift)
 	look.ReadOnly = true
 	for name, c := range map[string]struct {
@@ -190,7 +198,8 @@ func TestVerdict(t *testing.T) {
 		"interrupted":          {interrupted, " "},
 		"read-only":            {look, "pending read-only: 1 object, 1 not as declared"},
 		"nothing declared":     {cycle(sha), "success 0 objects"},
-		"pruned":               {cycle(sha, plan.Pruned, plan.Anomalous), "success 2 objects"},
+		"pruned":               {cycle(sha, plan.Pruned, plan.Anomalous), "success 1 object"},
+		"uncommitted edits":    {edited, " "},
 	} {
 		state, text, ok := verdict(c.rep)
 		if got := string(state) + " " + text; got != c.want || ok != (c.want != " ") {

@@ -34,6 +34,7 @@ type Entry struct {
 	Agent    string        `json:"agent,omitempty"`
 	Cluster  string        `json:"cluster,omitempty"`
 	Commit   string        `json:"commit,omitempty"`
+	Dirty    bool          `json:"dirty,omitempty"`  // with uncommitted edits on top of Commit
 	Action   string        `json:"action,omitempty"` // Create, Update, …
 	Kind     string        `json:"kind,omitempty"`
 	Name     string        `json:"name,omitempty"`
@@ -72,7 +73,7 @@ func Entries(rep, previous *reconcile.Report) []Entry {
 		}
 	}
 	now, before := broken(rep), broken(previous)
-	e := Entry{Time: rep.Finished, Cluster: rep.Cluster, Commit: rep.Commit}
+	e := Entry{Time: rep.Finished, Cluster: rep.Cluster, Commit: rep.Commit, Dirty: rep.Dirty}
 	switch {
 	case cutShort(rep):
 		if rep.Result != nil {
@@ -103,7 +104,7 @@ func broken(rep *reconcile.Report) string {
 }
 
 func ofAction(rep *reconcile.Report, a apply.ActionResult) Entry {
-	e := Entry{Time: a.Started, Event: Action, Cluster: rep.Cluster, Commit: rep.Commit,
+	e := Entry{Time: a.Started, Event: Action, Cluster: rep.Cluster, Commit: rep.Commit, Dirty: rep.Dirty,
 		Action: string(a.Action.Verb), Kind: a.Action.Ref.Kind, Name: a.Action.Ref.Name, Node: a.Action.Node, ID: a.Action.ID, Why: clip(a.Action.Why),
 		Outcome: string(a.Outcome), Error: text(a.Err), Task: a.UPID, Took: a.Took, Warnings: clipAll(a.Warnings), Tail: clipAll(a.Tail)}
 	if e.Time.IsZero() { // refused before it was sent

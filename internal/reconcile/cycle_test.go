@@ -76,3 +76,16 @@ func TestObjectsAfterApply(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// What is interrupted before there is a plan says so, not what the interrupt
+// looked like to a request; it is no fault of the files.
+func TestInterruptedWhileReading(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	rep := Cycle(ctx, Options{Cluster: "lab", Write: true, Load: func(ctx context.Context) (*repo.Cluster, error) {
+		cancel()
+		return nil, ctx.Err()
+	}})
+	if rep.Abort == nil || rep.Abort.Error() != "lab: interrupted while reading; nothing was written" || rep.BadFiles {
+		t.Errorf("%v, bad files: %v", rep.Abort, rep.BadFiles)
+	}
+}

@@ -36,6 +36,45 @@ func (l *lines) take(part string) (out []string) {
 	return out
 }
 
+// Uncommitted edits are not booked on the commit, neither good nor bad ones; an
+// action says why it was done.
+func TestLogsUncommittedEdits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := newEstate(t, pvesim.Options{}, "lab")
+		defer e.stop()
+		e.vms("lab", vmText("web", 100, "512MiB"))
+		commit := e.repository()
+		commit()
+		var log lines
+		o := e.options()
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		expect := func(when, part string, dirty, aborted bool) {
+			t.Helper()
+			got, rep := log.take(part), e.last("lab")
+			if len(got) != 1 || strings.Contains(got[0], "uncommitted_edits=true") != dirty || rep.Dirty != dirty || (rep.Abort != nil) != aborted || rep.Commit == "" {
+				t.Errorf("%s: dirty %v, commit %q, %v: %s", when, rep.Dirty, rep.Commit, rep.Abort, got)
+			}
+		}
+		e.run(o, func(d *Daemon) {
+			time.Sleep(5 * time.Minute)
+			if made := log.take("msg=action"); len(made) == 0 || !strings.Contains(made[0], " why=") {
+				t.Errorf("the action does not say why: %v", made)
+			}
+			for _, c := range []struct {
+				memory, part    string
+				commits, aborts bool
+			}{{"1GiB", `msg=cycle `, false, false}, {"1GiB", `msg=cycle `, true, false}, {"-3", `msg="cycle broke off"`, false, true}, {"-4", `msg="cycle broke off"`, true, true}} {
+				e.vms("lab", vmText("web", 100, c.memory))
+				if c.commits {
+					commit()
+				}
+				time.Sleep(5 * time.Minute)
+				expect(c.memory, c.part, !c.commits, c.aborts)
+			}
+		})
+	})
+}
+
 // At the usual level each cluster says once how it stands, and again when that
 // changes; what goes on as before is silent.
 func TestLogsWhatIsNew(t *testing.T) {

@@ -249,8 +249,8 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 	if rep.Abort != nil && errors.Is(own.Err(), apply.ErrFenced) && !errors.Is(rep.Abort, apply.ErrFenced) {
 		rep.Abort = fmt.Errorf("%w: %w", apply.ErrFenced, rep.Abort)
 	}
-	if rep.Commit == "" { // the files have faults: they are still that commit's
-		rep.Commit = desired.Commit
+	if rep.Commit == "" { // the files have faults: they are that commit's, or edits on it
+		rep.Commit, rep.Dirty = desired.Commit, repo.Uncommitted(rep.Abort)
 	}
 	return &rep
 }
@@ -262,7 +262,10 @@ func (l *loop) judge(desired Desired, rep, previous *Report) int {
 	l.held.learn(rep, desired.every())
 	c := rep.Counts()
 	attrs := []any{"commit", short(rep.Commit), "took", rep.Finished.Sub(rep.Started).Round(time.Millisecond), "objects", rep.states(),
-		"uncommitted", rep.Dirty, "done", c.ActionsOK, "errors", c.ActionsError, "anomalies", c.Anomalies, "suppressed", len(rep.Plan.Suppressed)}
+		"done", c.ActionsOK, "errors", c.ActionsError, "anomalies", c.Anomalies, "suppressed", len(rep.Plan.Suppressed)}
+	if rep.Dirty {
+		attrs = slices.Insert(attrs, 2, any("uncommitted_edits"), any(true))
+	}
 	switch {
 	case errors.Is(rep.Abort, ErrStopping):
 		l.log.Info("cycle ended early: the agent is stopping")

@@ -30,6 +30,7 @@ type Desired struct {
 	Settings *repo.Settings // nil before the first good look
 	Source   string         // the work tree or the URL, without credentials
 	Commit   string         // "" when there is none
+	Dirty    bool           // files of a picked cluster differ from Commit
 	Clusters []string       // declared (and picked), sorted
 	Stale    bool
 	Since    time.Time // of the last good fetch, when stale
@@ -215,7 +216,7 @@ func (s *source) refresh(ctx context.Context, done chan struct{}) {
 // read opens, fetches and loads. What cannot be had is taken from before, with
 // the reason.
 func (s *source) read(ctx context.Context, before Desired) (now Desired) {
-	now = Desired{Settings: before.Settings, Source: before.Source, Commit: before.Commit, Clusters: before.Clusters}
+	now = Desired{Settings: before.Settings, Source: before.Source, Commit: before.Commit, Dirty: before.Dirty, Clusters: before.Clusters}
 	defer func() {
 		if r := recover(); r != nil {
 			now.Err = fmt.Errorf("reading the repository broke off: %v\n%s", r, debug.Stack())
@@ -252,9 +253,16 @@ func (s *source) read(ctx context.Context, before Desired) (now Desired) {
 		now.Err = err
 		return now
 	}
-	now.loaded = map[string]repo.Loaded{}
+	now.loaded, now.Dirty = map[string]repo.Loaded{}, false
 	for _, l := range loaded {
 		now.loaded[l.Name] = l
+		now.Dirty = now.Dirty || repo.Uncommitted(l.Err) || l.Cluster != nil && l.Cluster.Dirty
+	}
+	switch {
+	case now.Dirty && !before.Dirty:
+		s.log.Info("the work tree has uncommitted edits: they are desired, too", "commit", now.Commit)
+	case before.Dirty && !now.Dirty:
+		s.log.Info("the work tree is the commit again", "commit", now.Commit)
 	}
 	return now
 }

@@ -56,18 +56,17 @@ func (rep *Report) Counts() Counts {
 }
 
 // Declared counts the declared objects: a file that is to be on two nodes is
-// one object in two places, and a guest that is to be deleted is none.
+// one object in two places, and a guest that is to be deleted is none. After a
+// cycle that ended before it had a plan these are the ones that were known.
 func (rep *Report) Declared() int {
 	refs := map[kind.Ref]bool{}
-	if rep.Plan.Cluster == "" { // ended before planning: those that were known
-		for _, o := range rep.Objects {
-			if !o.Undeclared() {
-				refs[o.Ref()] = true
-			}
-		}
-	}
 	for _, o := range rep.Plan.Objects {
 		refs[o.Ref] = true
+	}
+	for _, o := range rep.Objects {
+		if !o.Undeclared() {
+			refs[o.Ref()] = true
+		}
 	}
 	return len(refs)
 }
@@ -85,12 +84,9 @@ var worst = [...]plan.ObjectState{plan.Converged, plan.Pruned, plan.WaitingResta
 // States counts the declared objects by state, as they stand after the cycle.
 // An object in several places counts once, in the worst of their states;
 // guests to be deleted are left out, so that the sum is Counts.Objects.
-func (rep *Report) States() map[plan.ObjectState]int { return StatesOf(rep.Objects) }
-
-// StatesOf is Report.States of a list of objects.
-func StatesOf(objects []Object) map[plan.ObjectState]int {
+func (rep *Report) States() map[plan.ObjectState]int {
 	state := map[kind.Ref]plan.ObjectState{}
-	for _, o := range objects {
+	for _, o := range rep.Objects {
 		if was, known := state[o.Ref()]; !o.Undeclared() && (!known || slices.Index(worst[:], o.State) > slices.Index(worst[:], was)) {
 			state[o.Ref()] = o.State
 		}

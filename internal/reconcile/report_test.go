@@ -1,12 +1,71 @@
 package reconcile
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/plan"
 )
+
+// A file in two places is one object, in the worst of their states; a guest that
+// is to be deleted is none. The figures agree.
+func TestCountsDeclaredObjects(t *testing.T) {
+	iso, vm := kind.Ref{Kind: "ISO", Name: "i"}, kind.Ref{Kind: "VM", Name: "a"}
+	rep := Report{Cluster: "lab", Plan: plan.Plan{
+		Cluster: "lab",
+		Objects: []plan.Object{
+			{Ref: iso, Node: "n1", ID: "local:iso/i.iso", State: plan.Converged},
+			{Ref: iso, Node: "n2", ID: "local:iso/i.iso", State: plan.Desired},
+			{Ref: vm, Node: "n1", VMID: 101, ID: "101", State: plan.Converged},
+		},
+		Actions: []plan.Action{{Verb: plan.Delete, Ref: vm, Node: "n1", VMID: 100, ID: "100", Why: "not declared any more"}},
+	}}
+	rep.objects(nil)
+	if n := rep.States(); rep.Declared() != 2 || rep.Counts().Objects != 2 || n[plan.Desired] != 1 || n[plan.Converged] != 1 || len(n) != 2 {
+		t.Errorf("%d declared, %d counted, states %v", rep.Declared(), rep.Counts().Objects, n)
+	}
+	later := Report{Cluster: "lab", Abort: errors.New("no route")}
+	later.objects(&rep)
+	if later.Declared() != 2 || later.Counts().Objects != 2 {
+		t.Errorf("after a cycle without a plan: %d", later.Declared())
+	}
+}
+
+// How a cluster stands: the worst comes first, and what is under way hides
+// nothing that a person has to look at.
+func TestState(t *testing.T) {
+	web := []Object{{Kind: "VM", Name: "web", State: plan.Converged}}
+	waits := []Object{{Kind: "VM", Name: "web", State: plan.WaitingRestart}}
+	held := plan.Plan{Suppressed: []plan.Suppressed{{Name: "old"}}}
+	for want, r := range map[string]Report{
+		"in sync":    {Objects: web},
+		"anomalies":  {Objects: web, Plan: held},
+		"waiting":    {Objects: waits, Plan: held},
+		"incomplete": {Objects: []Object{{Kind: "VM", Name: "web", State: plan.Skipped}}},
+		"drift":      {Objects: web, Plan: plan.Plan{Actions: make([]plan.Action, 1)}},
+		"stale":      {Objects: waits, Stale: true},
+		"errors":     {Objects: web, Plan: plan.Plan{Errors: make([]plan.ObjectError, 1)}},
+		"failing":    {Objects: web, Abort: errors.New("no route")},
+	} {
+		s := Standing{Mine: true, Report: &r}
+		if r.State() != want || s.State() != want {
+			t.Errorf("%s and %s, want %s", r.State(), s.State(), want)
+		}
+		s.Active = make([]Active, 1)
+		if bad := want == "failing" || want == "errors" || want == "stale"; bad && s.State() != want || !bad && s.State() != "in progress" {
+			t.Errorf("%s with an action under way is %s", want, s.State())
+		}
+		s.Mine = false
+		if s.State() != "elsewhere" {
+			t.Errorf("another agent's cluster is %s", s.State())
+		}
+	}
+	if s := (Standing{Mine: true}); s.State() != "not read yet" {
+		t.Errorf("%s", s.State())
+	}
+}
 
 // TestWhy: an object that is not converged says why, in a cycle that wrote
 // nothing, too: its actions first, then what no action can mend.

@@ -64,15 +64,30 @@ func (r *Repo) load(ctx context.Context, name string, further []string, maybeNon
 	if !r.opts.NoSecrets && l.config.entry != nil {
 		l.secrets(c)
 	}
+	dirty, err := v.tree.Dirty(l.composed())
 	if len(l.problems) > 0 {
+		if len(dirty) > 0 {
+			return nil, uncommitted{l.problems.Sorted()}
+		}
 		return nil, l.problems.Sorted()
 	}
-	dirty, err := v.tree.Dirty(l.composed())
 	if err != nil {
 		return nil, fmt.Errorf("%s: comparing the files with the head commit: %w", v.tree.Root, err)
 	}
 	c.Dirty = len(dirty) > 0
 	return c, nil
+}
+
+// uncommitted are faults of files that differ from the head commit.
+type uncommitted struct{ error }
+
+func (u uncommitted) Unwrap() error { return u.error }
+
+// Uncommitted reports whether the faults that Load gave are of files that
+// differ from the head commit, so that they may not be that commit's.
+func Uncommitted(err error) bool {
+	var u uncommitted
+	return errors.As(err, &u)
 }
 
 // loader is one cluster being read.
@@ -95,7 +110,7 @@ type loader struct {
 func (l *loader) composed() []string {
 	e := l.config.entry
 	var out []string
-	if e.dir != "" {
+	if e != nil && e.dir != "" {
 		out = append(out, e.File)
 		if e.SecretsFile != "" {
 			out = append(out, e.SecretsFile)
