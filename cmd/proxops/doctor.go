@@ -11,8 +11,8 @@ import (
 
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/plan"
-	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/pve"
+	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/show"
 	"github.com/spf13/cobra"
 )

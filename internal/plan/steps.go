@@ -147,7 +147,7 @@ func (m *maker) update(o *object, g *live.Guest, edits []field.Edit, why string)
 		if len(part) == 0 {
 			continue
 		}
-		a := Action{Verb: Update, Node: g.Node, Why: why, Power: worst(part), Changes: changes(part)}
+		a := Action{Verb: Update, Node: g.Node, VMID: g.VMID, Why: why, Power: worst(part), Changes: changes(part)}
 		if part[0].RootOnly != "" && !m.s.RootTicket {
 			a.RootOnly, a.Refused = true, rootText(part)
 		}
