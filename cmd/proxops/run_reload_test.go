@@ -198,9 +198,7 @@ func startDaemon(t *testing.T) (*running, *pvesim.Server) {
 	r.certificate(1)
 	r.secrets("clusters/prod/secrets.sops.yaml", "secrets:\n    t: root@pam!lab="+canaryToken+"\n")
 	r.secrets("process.sops.yaml", "secrets:\n    bearer: first-bearer\n")
-	if err := commitAll(r.dir, "start"); err != nil {
-		t.Fatal(err)
-	}
+	r.commit("start")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	env := []string{"SOPS_AGE_KEY=" + id.String(), "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
@@ -222,6 +220,15 @@ func startDaemon(t *testing.T) (*running, *pvesim.Server) {
 	})
 	r.until("a good cycle", func(c cycleState) bool { return !c.Aborted })
 	return r, srv
+}
+
+// commit makes what was written the head commit: of edits that are not
+// committed a forge is told nothing.
+func (r *running) commit(message string) {
+	r.t.Helper()
+	if err := commitAll(r.dir, message); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func clusterYAML(url, fingerprint string) string {
@@ -284,6 +291,7 @@ func TestHotReload(t *testing.T) {
 		s := newTold(t)
 		r.secrets("process.sops.yaml", "secrets:\n    bearer: second-bearer\n    chat: "+s.URL+"/canary-one\n    forge: canary-forge\n")
 		r.write("proxops.yaml", processYAML+"notifications: [{name: ops, url: chat}]\ngit: {status: {provider: gitea, api-url: "+s.URL+"/api/v1, repository: ops/infra, token: forge}}\n")
+		r.commit("tell a forge")
 		r.eventually("the status of the commit", func() bool { return s.has("/api/v1/repos/ops/infra/statuses/", "token canary-forge", `"success"`) })
 		r.write("vm/prod/a.yaml", badVM("  pve-description: two\n"))
 		r.eventually("the correction told", func() bool { return s.has("/canary-one", "corrected", "pve-description") })
@@ -291,6 +299,7 @@ func TestHotReload(t *testing.T) {
 		r.write("vm/prod/a.yaml", badVM("  pve-description: three\n"))
 		r.eventually("the correction told at the new address", func() bool { return s.has("/canary-two", "corrected", "pve-description") })
 		r.write("vm/prod/a.yaml", "kind: Nonsense\n")
+		r.commit("nonsense")
 		r.eventually("the fault told to the forge", func() bool { return s.has("/api/v1/", `"failure"`) })
 		r.eventually("the fault told to people", func() bool { return s.has("/canary-two", "failed", "Nonsense") })
 	})

@@ -4,12 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/secret"
-	"github.com/proxops/proxops/internal/show"
 	"github.com/proxops/proxops/internal/web"
 	"github.com/spf13/cobra"
 )
@@ -39,16 +36,11 @@ looked at.`,
 			if err != nil {
 				return err
 			}
-			reports := s.cycles(cmd.Context(), nil)
-			if output != "json" {
-				return a.statusOf(reports)
+			var snap web.Snapshot
+			for _, r := range s.cycles(cmd.Context(), nil) {
+				snap.Clusters = append(snap.Clusters, reconcile.Standing{Cluster: r.Cluster, Report: &r, Mine: true})
 			}
-			snap := web.Snapshot{}
-			for i := range reports {
-				snap.Clusters = append(snap.Clusters, reconcile.Standing{Cluster: reports[i].Cluster, Report: &reports[i], Mine: true})
-			}
-			st := web.StatusOf(snap)
-			return a.statusJSON(st.Clusters, st.Objects, reports)
+			return a.printStatus(web.StatusOf(snap), output == "json")
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json: clusters and objects as in a daemon's /status")
@@ -56,32 +48,26 @@ looked at.`,
 	return c
 }
 
-func (a *app) statusOf(reports []reconcile.Report) error {
-	show.Status(a.out, a.style(a.out), reports)
-	return statusCode(reports)
-}
-
-func statusCode(reports []reconcile.Report) error {
-	for _, r := range reports {
-		if r.Failed() || r.Unread() > 0 {
-			return exit(1)
+// printStatus prints what a cycle, or a daemon, knows; as JSON the part that the
+// two have in common.
+func (a *app) printStatus(st web.Status, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(a.out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(struct {
+			Clusters []web.ClusterStatus `json:"clusters"`
+			Objects  []web.ObjectStatus  `json:"objects"`
+		}{st.Clusters, st.Objects}); err != nil {
+			return err
 		}
+	} else {
+		st.Text(a.out, a.style(a.out))
+	}
+	if st.Bad() {
+		return exit(1)
 	}
 	return nil
-}
-
-func (a *app) statusJSON(clusters []web.ClusterStatus, objects []web.ObjectStatus, reports []reconcile.Report) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	doc := struct {
-		Clusters []web.ClusterStatus `json:"clusters"`
-		Objects  []web.ObjectStatus  `json:"objects"`
-	}{append([]web.ClusterStatus{}, clusters...), append([]web.ObjectStatus{}, objects...)}
-	if err := enc.Encode(doc); err != nil {
-		return err
-	}
-	return statusCode(reports)
 }
 
 // remoteStatus prints what a daemon knows, and who reconciles the clusters
@@ -91,32 +77,8 @@ func (a *app) remoteStatus(ctx context.Context, url string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	var known []string
-	for _, c := range st.Clusters {
-		known = append(known, c.Name)
+	if err := st.Only(a.clusters); err != nil {
+		return err
 	}
-	for _, name := range a.clusters {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("cluster %q is not one of the daemon's: %s", name, strings.Join(known, ", "))
-		}
-	}
-	picked := func(name string) bool { return len(a.clusters) == 0 || slices.Contains(a.clusters, name) }
-	reports := slices.DeleteFunc(st.Reports(), func(r reconcile.Report) bool { return !picked(r.Cluster) })
-	if asJSON {
-		return a.statusJSON(slices.DeleteFunc(slices.Clone(st.Clusters), func(c web.ClusterStatus) bool { return !picked(c.Name) }),
-			slices.DeleteFunc(slices.Clone(st.Objects), func(o web.ObjectStatus) bool { return !picked(o.Cluster) }), reports)
-	}
-	err = a.statusOf(reports)
-	for _, c := range st.Clusters {
-		switch {
-		case !picked(c.Name) || c.LastCycle != nil:
-		case c.Mine:
-			fmt.Fprintf(a.out, "%s: its first cycle has not ended yet\n", show.Clean(c.Name))
-		case c.Owner != "":
-			fmt.Fprintf(a.out, "%s: reconciled by %s\n", show.Clean(c.Name), show.Clean(c.Owner))
-		default:
-			fmt.Fprintf(a.out, "%s: no agent reconciles it now\n", show.Clean(c.Name))
-		}
-	}
-	return err
+	return a.printStatus(*st, asJSON)
 }

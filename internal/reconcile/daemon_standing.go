@@ -59,6 +59,24 @@ func (s Standing) State() string {
 	}
 }
 
+// Objects are the objects after the last cycle; those with an action under way
+// are in progress.
+func (s Standing) Objects() []Object {
+	if s.Report == nil {
+		return nil
+	}
+	out := slices.Clone(s.Report.Objects)
+	for i := range out {
+		o := &out[i]
+		for _, a := range s.Active {
+			if a.Action.Ref == o.Ref() && cmp.Or(a.Action.ID, o.ID) == o.ID {
+				o.State, o.LastAction, o.Why = plan.InProgress, a.Action.Verb, a.Action.Why
+			}
+		}
+	}
+	return out
+}
+
 // tailLines is how much of a task's log is kept of an action under way.
 const tailLines = 20
 

@@ -84,9 +84,12 @@ var worst = [...]plan.ObjectState{plan.Converged, plan.Pruned, plan.WaitingResta
 // States counts the declared objects by state, as they stand after the cycle.
 // An object in several places counts once, in the worst of their states;
 // guests to be deleted are left out, so that the sum is Counts.Objects.
-func (rep *Report) States() map[plan.ObjectState]int {
+func (rep *Report) States() map[plan.ObjectState]int { return StatesOf(rep.Objects) }
+
+// StatesOf is Report.States of objects as they stand at another moment.
+func StatesOf(objects []Object) map[plan.ObjectState]int {
 	state := map[kind.Ref]plan.ObjectState{}
-	for _, o := range rep.Objects {
+	for _, o := range objects {
 		if was, known := state[o.Ref()]; !o.Undeclared() && (!known || slices.Index(worst[:], o.State) > slices.Index(worst[:], was)) {
 			state[o.Ref()] = o.State
 		}

@@ -3,8 +3,10 @@ package show
 import (
 	"fmt"
 	"io"
+	"time"
 	"unicode/utf8"
 
+	"github.com/proxops/proxops/internal/apply"
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/plan"
 )
@@ -47,9 +49,17 @@ func powerLabel(a plan.Action) string {
 	case a.Power == field.None || a.Verb == plan.Stop:
 		return ""
 	case a.Verb == plan.Delete:
-		return "[" + a.PowerText() + "]"
+		return "[" + a.PowerText() + ", up to " + minutes(apply.DefaultShutdown) + "]"
 	}
 	return impactLabel(a.Power)
+}
+
+// minutes is a duration without the seconds that it does not have.
+func minutes(d time.Duration) string {
+	if d%time.Minute == 0 && d < time.Hour {
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
 }
 
 func impactLabel(i field.Impact) string {

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"github.com/proxops/proxops/internal/field"
-	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
 )
 
@@ -69,9 +68,11 @@ type objError struct {
 type waiting struct {
 	Kind    string         `json:"kind"`
 	Name    string         `json:"name"`
+	Node    string         `json:"node"`
 	ID      string         `json:"id"`
 	State   string         `json:"state"`
 	Why     string         `json:"why"`
+	Todo    string         `json:"todo"`
 	Changes []field.Change `json:"changes"`
 }
 
@@ -112,9 +113,8 @@ func jsonCluster(r reconcile.Report) cluster {
 		c.Errors = append(c.Errors, objError{e.Ref.Kind, e.Ref.Name, e.File, e.Path, e.Text})
 	}
 	for _, o := range r.Plan.Objects {
-		switch o.State {
-		case plan.WaitingRestart, plan.Skipped, plan.Unknown:
-			c.Waiting = append(c.Waiting, waiting{o.Ref.Kind, o.Ref.Name, o.ID, string(o.State), o.Why, append([]field.Change{}, o.Waiting...)})
+		if state, ok := noted(o); ok {
+			c.Waiting = append(c.Waiting, waiting{o.Ref.Kind, o.Ref.Name, o.Node, o.ID, string(state), o.Why, o.Todo, append([]field.Change{}, o.Waiting...)})
 		}
 	}
 	return c

@@ -78,13 +78,26 @@ func mdFindings(p plan.Plan) []string {
 		out = append(out, fmt.Sprintf("- **anomaly** %s %s: %s%s", md(a.Ref.Kind+"/"+a.Ref.Name), md(a.ID), md(text), todo(a.Todo)))
 	}
 	for _, s := range p.Suppressed {
-		out = append(out, fmt.Sprintf("- **delete held back** %s %d: %s%s", md(s.Name), s.VMID, md(s.Text), todo(s.Todo)))
+		k := "guest"
+		if s.Kind != nil {
+			k = s.Kind.Name
+		}
+		out = append(out, fmt.Sprintf("- **delete held back** %s %d%s: %s%s", md(k+"/"+s.Name), s.VMID, md(on(s.Node)), md(s.Text), todo(s.Todo)))
 	}
 	for _, o := range p.Objects {
-		switch o.State {
-		case plan.WaitingRestart, plan.Skipped, plan.Unknown:
-			out = append(out, fmt.Sprintf("- **%s** %s %s: %s", o.State, md(o.Ref.Kind+"/"+o.Ref.Name), md(o.ID), md(o.Why)))
+		state, ok := noted(o)
+		if !ok {
+			continue
 		}
+		text := md(o.Why)
+		if lines := changeLines(plan.Action{Kind: o.Kind, Changes: o.Waiting}); len(lines) > 0 {
+			var ch []string
+			for _, l := range lines {
+				ch = append(ch, md(strings.TrimSpace(l.path)+" "+strings.TrimSpace(l.value)))
+			}
+			text = strings.Join(ch, ", ")
+		}
+		out = append(out, fmt.Sprintf("- **%s** %s %s%s: %s%s", state, md(o.Ref.Kind+"/"+o.Ref.Name), md(o.ID), md(on(o.Node)), text, todo(o.Todo)))
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/proxops/proxops/internal/apply"
+	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -77,10 +78,17 @@ func (p *Progress) Event(cluster string, e apply.Event) {
 		}
 		p.write(cluster + ": " + subject(p.st, e) + " …\n")
 	case apply.Progress:
-		if r := p.bar[k]; r != nil && len(e.Lines) > 0 {
+		r, last := p.bar[k], e.Note
+		if n := len(e.Lines); n > 0 {
+			last = e.Lines[n-1]
+		}
+		switch {
+		case r != nil && last != "":
 			r.mu.Lock()
-			r.last = Clean(e.Lines[len(e.Lines)-1])
+			r.last = Clean(last)
 			r.mu.Unlock()
+		case r == nil && e.Note != "":
+			p.write(cluster + ": " + subject(p.st, e) + " " + Clean(e.Note) + " …\n")
 		}
 	case apply.Ended:
 		if r := p.bar[k]; r != nil {
@@ -196,22 +204,24 @@ func applied(w io.Writer, st Style, res apply.Result) {
 		for _, l := range a.Tail {
 			fmt.Fprintln(w, "    "+st.dim("| ")+Clean(l))
 		}
-	}
-	if res.Interrupted {
-		fmt.Fprintln(w, st.warn("interrupted: ")+"actions that were not started are left; running tasks go on in PVE")
+		if a.Todo != "" {
+			fmt.Fprintln(w, "    "+st.dim("→ "+Clean(a.Todo)))
+		}
 	}
 }
 
 func result(r reconcile.Report) string {
+	left := remains{waiting: r.States()[plan.WaitingRestart]}
+	left.add(r)
 	if r.Result == nil {
 		if len(r.Plan.Actions) == 0 && r.Abort == nil {
-			return "nothing to do for " + plural(len(r.Plan.Objects), "object") + unseen(r)
+			return "nothing to do for " + plural(r.Declared(), "object") + left.String()
 		}
 		if r.Pending() {
 			return "read-only: nothing was applied"
 		}
 		if notRead(r) {
-			return "not read, " + plural(count(r.Abort), "error") + "; nothing was applied"
+			return "not read, " + plural(Faults(r.Abort), "error") + "; nothing was applied"
 		}
 		return "nothing was applied"
 	}
@@ -225,13 +235,5 @@ func result(r reconcile.Report) string {
 			s += fmt.Sprintf(", %d %s", by[x.o], x.what)
 		}
 	}
-	return s + unseen(r)
-}
-
-// unseen counts the objects that could not be looked at.
-func unseen(r reconcile.Report) string {
-	if n := r.Unread(); n > 0 {
-		return fmt.Sprintf(", %d could not be looked at", n)
-	}
-	return ""
+	return s + left.String()
 }

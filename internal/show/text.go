@@ -1,7 +1,6 @@
 package show
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -106,6 +105,9 @@ func (s speller) arrow(c field.Change, creating bool) string {
 	if creating && c.Old == nil {
 		return s.value(c, c.New)
 	}
+	if c.Running != nil {
+		return s.value(c, c.Running) + " → " + s.value(c, c.New) + " (" + s.value(c, c.Old) + " was pending)"
+	}
 	return s.value(c, c.Old) + " → " + s.value(c, c.New)
 }
 
@@ -161,20 +163,44 @@ func findings(w io.Writer, st Style, p plan.Plan) (found bool) {
 		}
 	}
 	for _, o := range p.Objects {
-		switch o.State {
-		case plan.WaitingRestart, plan.Skipped, plan.Unknown:
-			section()
-			why := ": " + Clean(o.Why)
-			if o.State == plan.WaitingRestart && len(o.Waiting) > 0 {
-				why = "" // the changes that follow say it
-			}
-			fmt.Fprintf(w, "%s%s %s%s\n", st.warn(string(o.State)+": "), object(o.Ref.Kind, o.Ref.Name), Clean(o.ID), why)
-			for _, l := range changeLines(plan.Action{Kind: o.Kind, Changes: o.Waiting}) {
-				fmt.Fprintln(w, "    "+l.text(st))
-			}
+		state, ok := noted(o)
+		if !ok {
+			continue
+		}
+		section()
+		why := ": " + Clean(o.Why)
+		if len(o.Waiting) > 0 {
+			why = "" // the changes that follow say it
+		}
+		fmt.Fprintf(w, "%s%s %s%s%s\n", st.warn(string(state)+": "), object(o.Ref.Kind, o.Ref.Name), Clean(o.ID), on(o.Node), why)
+		for _, l := range changeLines(plan.Action{Kind: o.Kind, Changes: o.Waiting}) {
+			fmt.Fprintln(w, "    "+l.text(st))
+		}
+		if o.Todo != "" {
+			fmt.Fprintf(w, "    %s\n", st.dim("→ "+Clean(o.Todo)))
 		}
 	}
 	return found
+}
+
+// noted reports whether an object has something that no action of the plan
+// settles, and under which state that is told: a guest with a further edit may
+// wait for a restart, too.
+func noted(o plan.Object) (plan.ObjectState, bool) {
+	switch {
+	case o.State == plan.WaitingRestart, o.State == plan.Skipped, o.State == plan.Unknown:
+		return o.State, true
+	case len(o.Waiting) > 0 && o.Todo != "":
+		return plan.WaitingRestart, true
+	}
+	return "", false
+}
+
+func on(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " on " + Clean(node)
 }
 
 func errorPlace(e plan.ObjectError) string {
@@ -197,9 +223,9 @@ func faults(abort error) []string {
 	return strings.Split(strings.TrimRight(abort.Error(), "\n"), "\n")
 }
 
-// count is how many faults there are: lines that are set in go with the one
-// above.
-func count(abort error) int {
+// Faults is how many faults ended a cycle early: lines that are set in go with
+// the one above.
+func Faults(abort error) int {
 	n := 0
 	for i, l := range faults(abort) {
 		if i == 0 || l != "" && l[0] != ' ' && l[0] != '\t' {
@@ -212,10 +238,15 @@ func count(abort error) int {
 // commit names the state that was planned: a commit, and whether the work tree
 // says something else.
 func commit(r reconcile.Report) string {
-	if r.Dirty && r.Commit != "" {
-		return short(r.Commit) + " with uncommitted edits"
+	return Commit(r.Commit, r.Dirty)
+}
+
+// Commit names a commit, and says where there are uncommitted edits on it.
+func Commit(hash string, dirty bool) string {
+	if dirty && hash != "" {
+		return short(hash) + " with uncommitted edits"
 	}
-	return short(r.Commit)
+	return short(hash)
 }
 
 func short(hash string) string {
@@ -236,24 +267,23 @@ func word(v plan.Verb) string {
 }
 
 func totals(reports []reconcile.Report) string {
-	n, anomalies, suppressed, errs, objects, waiting, unread, unknown := 0, 0, 0, 0, 0, 0, 0, 0
+	n, errs, objects, unread := 0, 0, 0, 0
+	var left remains
 	verbs := map[plan.Verb]int{}
 	for _, r := range reports {
 		n += len(r.Plan.Actions)
 		for _, a := range r.Plan.Actions {
 			verbs[a.Verb]++
 		}
-		anomalies += len(r.Plan.Anomalies)
-		suppressed += len(r.Plan.Suppressed)
-		errs += len(r.Plan.Errors) + count(r.Abort)
+		errs += len(r.Plan.Errors) + Faults(r.Abort)
 		if notRead(r) {
 			unread++
 		}
-		unknown += r.Unread()
+		objects += r.Declared()
+		left.add(r)
 		for _, o := range r.Plan.Objects {
-			objects++
 			if o.State == plan.WaitingRestart {
-				waiting++
+				left.waiting++
 			}
 		}
 	}
@@ -270,25 +300,44 @@ func totals(reports []reconcile.Report) string {
 	if len(parts) > 0 {
 		s += " (" + strings.Join(parts, ", ") + ")"
 	}
-	s += " for " + plural(objects, "object")
-	for _, x := range []struct {
-		n    int
-		what string
-	}{{waiting, "waiting for restart"}, {suppressed, "held back"}, {unknown, "could not be looked at"}} {
-		if x.n > 0 {
-			s += fmt.Sprintf(", %d %s", x.n, x.what)
-		}
-	}
-	if anomalies == 1 {
-		s += ", 1 anomaly"
-	} else if anomalies > 1 {
-		s += fmt.Sprintf(", %d anomalies", anomalies)
-	}
+	s += " for " + plural(objects, "object") + left.String()
 	if unread > 0 {
 		s += ", " + plural(unread, "cluster") + " not read"
 	}
 	if errs > 0 {
 		s += ", " + plural(errs, "error")
+	}
+	return s
+}
+
+// remains is what is left to be told when the actions are: of diff before they
+// run, of apply afterwards.
+type remains struct{ waiting, held, unknown, anomalies int }
+
+// add takes in a report, but for what waits.
+func (m *remains) add(r reconcile.Report) {
+	m.held += len(r.Plan.Suppressed)
+	m.unknown += r.Unread()
+	m.anomalies += len(r.Plan.Anomalies)
+}
+
+func (m *remains) String() string {
+	s := ""
+	for _, x := range []struct {
+		n         int
+		one, many string
+	}{
+		{m.waiting, "waiting for restart", "waiting for restart"},
+		{m.held, "delete held back", "deletes held back"},
+		{m.unknown, "could not be looked at", "could not be looked at"},
+		{m.anomalies, "anomaly", "anomalies"},
+	} {
+		switch {
+		case x.n == 1:
+			s += ", 1 " + x.one
+		case x.n > 1:
+			s += fmt.Sprintf(", %d %s", x.n, x.many)
+		}
 	}
 	return s
 }
@@ -303,66 +352,8 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Status prints the convergence table: a row a cluster, then the objects that
-// are not converged.
-func Status(w io.Writer, st Style, reports []reconcile.Report) {
-	rows := [][]string{{"CLUSTER", "STATE", "OBJECTS", "CONVERGED", "MISSING", "DRIFT", "WAITING", "ANOMALIES", "ERRORS", "COMMIT"}}
-	var rest [][]string
-	for _, r := range reports {
-		by := map[plan.ObjectState]int{}
-		for _, o := range r.Objects {
-			by[o.State]++
-			if o.State != plan.Converged {
-				rest = append(rest, []string{r.Cluster, o.Kind + "/" + o.Name, o.Node, o.ID, string(o.State), cmp.Or(o.Why, o.LastError)})
-			}
-		}
-		c := r.Counts()
-		errs := c.ActionsError + count(r.Abort)
-		rows = append(rows, []string{r.Cluster, ClusterState(r), fmt.Sprint(len(r.Objects)), fmt.Sprint(by[plan.Converged]),
-			fmt.Sprint(by[plan.Desired]), fmt.Sprint(by[plan.Drift]), fmt.Sprint(by[plan.WaitingRestart]), fmt.Sprint(c.Anomalies), fmt.Sprint(errs), commit(r)})
-	}
-	table(w, st, rows)
-	if len(rest) > 0 {
-		fmt.Fprintln(w)
-		table(w, st, append([][]string{{"CLUSTER", "OBJECT", "NODE", "ID", "STATE", "WHY"}}, rest...))
-	}
-	for _, r := range reports {
-		if r.Abort != nil {
-			fmt.Fprintln(w)
-			for _, l := range strings.Split(r.Abort.Error(), "\n") {
-				fmt.Fprintf(w, "%s%s: %s\n", st.bad("error: "), r.Cluster, Clean(strings.TrimPrefix(l, r.Cluster+": ")))
-			}
-		}
-	}
-}
-
-// ClusterState is a cluster's state in one word or two.
-func ClusterState(r reconcile.Report) string {
-	switch {
-	case r.Abort != nil:
-		return "failing"
-	case r.Counts().ActionsError > 0:
-		return "errors"
-	case r.Stale:
-		return "stale"
-	case len(r.Plan.Actions) > 0 && r.Result == nil:
-		return "drift"
-	}
-	for _, o := range r.Objects {
-		switch o.State {
-		case plan.WaitingRestart:
-			return "waiting"
-		case plan.Unknown, plan.Skipped:
-			return "incomplete"
-		}
-	}
-	if len(r.Plan.Anomalies) > 0 || len(r.Plan.Suppressed) > 0 {
-		return "anomalies"
-	}
-	return "in sync"
-}
-
-func table(w io.Writer, st Style, rows [][]string) {
+// Table prints rows in columns; the first row is the head.
+func Table(w io.Writer, st Style, rows [][]string) {
 	width := make([]int, len(rows[0]))
 	for _, r := range rows {
 		for i, c := range r {

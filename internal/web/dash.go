@@ -164,7 +164,7 @@ func tone(state string) string {
 		return "bad"
 	case "drift", "desired", "waiting", "waiting-restart", "stale", "anomalies", "anomalous", "incomplete", "skipped", "unknown", "deferred", "warnings", "pending until restart":
 		return "warn"
-	case "in_progress", "running":
+	case "in_progress", "in progress", "running":
 		return "busy"
 	}
 	return "plain"

@@ -12,7 +12,6 @@ import (
 	"github.com/proxops/proxops/internal/journal"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
-	"github.com/proxops/proxops/internal/show"
 	"github.com/proxops/proxops/internal/wire"
 )
 
@@ -20,6 +19,7 @@ import (
 type card struct {
 	Name, State, Commit, Owner, Error string
 	Mine, Running, Stale, ReadOnly    bool
+	Dirty                             bool
 	Finished, Next                    time.Time
 	Failures                          int
 	Objects, Converged, Drift         int
@@ -29,31 +29,19 @@ type card struct {
 }
 
 func cardOf(c reconcile.Standing) card {
-	k := card{Name: c.Cluster, State: "not read yet", Owner: c.Owner, Mine: c.Mine, Running: c.Running, Next: c.Next, Failures: c.Failures, Active: c.Active}
+	k := card{Name: c.Cluster, State: c.State(), Owner: c.Owner, Mine: c.Mine, Running: c.Running, Next: c.Next, Failures: c.Failures, Active: c.Active}
 	r := c.Report
-	if !c.Mine {
-		k.State = "elsewhere"
-	}
 	if r == nil || !c.Mine { // what this agent saw last, before it gave the cluster away, is no news
 		return k
 	}
-	k.Commit, k.Finished, k.Stale, k.ReadOnly = r.Commit, r.Finished, r.Stale, r.ReadOnly
-	k.State = show.ClusterState(*r)
+	k.Commit, k.Dirty, k.Finished, k.Stale, k.ReadOnly = r.Commit, r.Dirty, r.Finished, r.Stale, r.ReadOnly
 	if r.Abort != nil {
 		k.Error = r.Abort.Error()
 	}
 	n := r.Counts()
-	k.Objects, k.Anomalies, k.Suppressed, k.Errors = len(r.Objects), n.Anomalies, len(r.Plan.Suppressed), n.ActionsError
-	for _, o := range r.Objects {
-		switch o.State {
-		case plan.Converged:
-			k.Converged++
-		case plan.Drift, plan.Desired:
-			k.Drift++
-		case plan.WaitingRestart:
-			k.Waiting++
-		}
-	}
+	k.Objects, k.Anomalies, k.Suppressed, k.Errors = n.Objects, n.Anomalies, n.PruneDeferred, n.ActionsError
+	states := reconcile.StatesOf(c.Objects())
+	k.Converged, k.Drift, k.Waiting = states[plan.Converged], states[plan.Drift]+states[plan.Desired], states[plan.WaitingRestart]
 	return k
 }
 
@@ -65,7 +53,7 @@ type stateCount struct {
 
 // countStates sums the cards up, the worst first.
 func countStates(cards []card) (out []stateCount) {
-	order := []string{"failing", "errors", "stale", "drift", "waiting", "incomplete", "anomalies", "not read yet", "in sync", "elsewhere"}
+	order := []string{"failing", "errors", "stale", "in progress", "drift", "waiting", "incomplete", "anomalies", "not read yet", "in sync", "elsewhere"}
 	for _, state := range order {
 		n := 0
 		for _, c := range cards {
@@ -173,7 +161,7 @@ func (d *Dashboard) cluster(w http.ResponseWriter, r *http.Request) {
 // step is an action as the pages show it.
 type step struct {
 	Verb, Kind, Name, Node, ID, Why, Power, Refused string
-	Outcome, Error, UPID                            string
+	Outcome, Error, UPID, Todo                      string
 	Changes                                         []change
 	Tail, Warnings, Waiting                         []string
 	Volumes                                         []string
@@ -186,6 +174,9 @@ func changesOf(list []field.Change) []change {
 	var out []change
 	for _, c := range list {
 		x := change{Path: c.Path, Old: valueOf(c.Old), New: valueOf(c.New)}
+		if c.Running != nil {
+			x.Old = valueOf(c.Running) + " (" + x.Old + " was pending)"
+		}
 		if c.Key != c.Path {
 			x.Key = c.Key
 		}
@@ -219,7 +210,7 @@ func stepsOf(r *reconcile.Report, keep func(plan.Action) bool) []step {
 		}
 		if r.Result != nil && i < len(r.Result.Actions) {
 			res := r.Result.Actions[i]
-			s.Outcome, s.UPID, s.Tail, s.Warnings, s.Waiting, s.Took = string(res.Outcome), res.UPID, res.Tail, res.Warnings, res.Waiting, res.Took.Round(time.Millisecond)
+			s.Outcome, s.Todo, s.UPID, s.Tail, s.Warnings, s.Waiting, s.Took = string(res.Outcome), res.Todo, res.UPID, res.Tail, res.Warnings, res.Waiting, res.Took.Round(time.Millisecond)
 			if res.Err != nil {
 				s.Error = res.Err.Error()
 			}
@@ -270,6 +261,7 @@ func (d *Dashboard) object(w http.ResponseWriter, r *http.Request) {
 		Needs     []string
 		Steps     []step
 		Waiting   []change
+		Todo      string // what ends the wait
 		Active    []reconcile.Active
 		Anomalies []plan.Anomaly
 		Errors    []plan.ObjectError
@@ -296,6 +288,7 @@ func (d *Dashboard) object(w http.ResponseWriter, r *http.Request) {
 		}
 		page.File = cmp.Or(page.File, o.File)
 		page.Waiting = append(page.Waiting, changesOf(o.Waiting)...)
+		page.Todo = cmp.Or(page.Todo, o.Todo)
 		for _, n := range o.Needs {
 			page.Needs = append(page.Needs, n.String())
 		}

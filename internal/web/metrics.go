@@ -64,7 +64,7 @@ func rows() []row {
 		{name: "proxops_repository_failed", kind: "gauge", doc: "1 while a fault of the repository or of proxops.yaml stops all clusters.", whole: func(s Snapshot) float64 { return oneIf(s.Repo.Err != nil && !s.Repo.Stale) }},
 		{name: "proxops_cluster_owned", kind: "gauge", labels: cluster, doc: "1 where this agent reconciles the cluster.",
 			read: func(s reconcile.Standing, give func(float64, ...string)) { give(oneIf(s.Mine)) }},
-		{name: "proxops_cluster_converged", kind: "gauge", labels: cluster, doc: "1 when every object was as declared at the end of the last cycle. Served, as are all figures of a cluster's last cycle, by the agent that reconciles it.",
+		{name: "proxops_cluster_converged", kind: "gauge", labels: cluster, doc: "1 when every declared object was as declared at the end of the last cycle and every planned delete was carried out. Deletes that a guard holds back, and anomalies of guests that are not declared, leave it at 1: they wait for a person, and proxops_prune_suppressed and proxops_anomalies count them. Served, as are all figures of a cluster's last cycle, by the agent that reconciles it.",
 			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return oneIf(r.Converged()) })},
 		{name: "proxops_cluster_read_only", kind: "gauge", labels: cluster, doc: "1 where drift is reported and not corrected.",
 			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return oneIf(r.ReadOnly) })},
@@ -76,7 +76,7 @@ func rows() []row {
 			read: func(s reconcile.Standing, give func(float64, ...string)) { give(float64(s.Failures)) }},
 		{name: "proxops_cycle_last_timestamp_seconds", kind: "gauge", labels: cluster, doc: "When the last cycle ended, in seconds since 1970.",
 			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return seconds(r.Finished) })},
-		{name: "proxops_objects", kind: "gauge", labels: []string{"cluster", "state"}, doc: "Objects by state at the end of the last cycle.", read: objectStates},
+		{name: "proxops_objects", kind: "gauge", labels: []string{"cluster", "state"}, doc: "Declared objects by state at the end of the last cycle; one in several places counts once, in the worst state. State pruned counts guests that the cycle deleted.", read: objectStates},
 		{name: "proxops_pending_actions", kind: "gauge", labels: cluster, doc: "Actions in the last plan that were not carried out.",
 			read: of(func(_ reconcile.Standing, r *reconcile.Report) float64 { return float64(pending(r)) })},
 		{name: "proxops_anomalies", kind: "gauge", labels: cluster, doc: "Things in the last plan that only a person can settle.", read: count(func(c reconcile.Counts) int { return c.Anomalies })},
@@ -103,10 +103,8 @@ func objectStates(s reconcile.Standing, give func(float64, ...string)) {
 	if s.Report == nil || !s.Mine {
 		return
 	}
-	n := map[plan.ObjectState]int{}
-	for _, o := range s.Report.Objects {
-		n[o.State]++
-	}
+	n := s.Report.States()
+	n[plan.Pruned] = s.Report.Counts().Pruned
 	for _, st := range states {
 		give(float64(n[st]), string(st))
 	}

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/proxops/proxops/internal/plan"
-	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/secret"
 )
 
@@ -77,33 +75,4 @@ func Fetch(ctx context.Context, base string, token secret.Text, caFile string) (
 		return nil, fmt.Errorf("--remote: %s does not answer as proxops run does", base)
 	}
 	return &st, nil
-}
-
-// Reports gives what the convergence table is printed from. Of plans a status
-// holds the figures alone, so these reports have as many anomalies, errors and
-// pending actions, without their content.
-func (st *Status) Reports() []reconcile.Report {
-	var out []reconcile.Report
-	for _, c := range st.Clusters {
-		if c.LastCycle == nil {
-			continue
-		}
-		l := c.LastCycle
-		r := reconcile.Report{Cluster: c.Name, Commit: l.Commit, Started: l.StartedAt, Finished: l.FinishedAt, Stale: l.DesiredStale, ReadOnly: l.ReadOnly}
-		if l.Aborted {
-			r.Abort = errors.New(l.AbortReason)
-		}
-		r.Plan = plan.Plan{Cluster: c.Name, Commit: l.Commit, Anomalies: make([]plan.Anomaly, l.Anomalies), Errors: make([]plan.ObjectError, l.ActionsError)}
-		if c.State == "drift" {
-			r.Plan.Actions = make([]plan.Action, 1)
-		}
-		for _, o := range st.Objects {
-			if o.Cluster == c.Name {
-				r.Objects = append(r.Objects, reconcile.Object{Cluster: c.Name, Kind: o.Kind, Name: o.Name, Node: o.Node, ID: o.ID,
-					State: plan.ObjectState(o.State), Why: o.Why, LastAction: plan.Verb(o.LastAction), LastError: o.LastError, PruneReason: o.PruneReason})
-			}
-		}
-		out = append(out, r)
-	}
-	return out
 }

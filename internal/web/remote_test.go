@@ -7,13 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/secret"
 	"github.com/proxops/proxops/internal/show"
 )
 
-// The table that is printed from a daemon's status is the one that is printed
-// from its reports.
+// What is printed from a daemon's status is what is printed from the cycles
+// themselves, and every way to ask for a cluster's state gives the same answer:
+// deletes that are held back are never "in sync".
 func TestRemoteTable(t *testing.T) {
 	store := twoClusters()
 	s := serve(t, Config{Token: secret.New("open sesame")}, store)
@@ -22,14 +25,38 @@ func TestRemoteTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want, got bytes.Buffer
-	var reports []reconcile.Report
-	for _, c := range store.Snapshot().Clusters {
-		reports = append(reports, *c.Report)
-	}
-	show.Status(&want, show.Style{}, reports)
-	show.Status(&got, show.Style{}, st.Reports())
+	local := StatusOf(store.Snapshot())
+	local.Text(&want, show.Style{})
+	st.Text(&got, show.Style{})
 	if want.String() != got.String() {
 		t.Errorf("got\n%s\nwant\n%s", &got, &want)
+	}
+	for i, c := range store.Snapshot().Clusters {
+		state := c.State()
+		if st.Clusters[i].State != state || cardOf(c).State != state || !strings.Contains(got.String(), c.Cluster+"  ") || !strings.Contains(got.String(), state) {
+			t.Errorf("%s is %q; the document says %q, the dashboard %q, the table\n%s", c.Cluster, state, st.Clusters[i].State, cardOf(c).State, &got)
+		}
+	}
+}
+
+// A delete that is held back has a row with its reason and what to do, counts in
+// its own column and makes the cluster's state "anomalies".
+func TestTextTellsHeldDeletes(t *testing.T) {
+	vm, _ := kind.Lookup("VM")
+	r := reconcile.Report{Cluster: "lab", Commit: "0123456789abcdef", Dirty: true, Plan: plan.Plan{Cluster: "lab",
+		Suppressed: []plan.Suppressed{{Kind: vm, Name: "old", Node: "pve01", VMID: 140, Rule: "prune-budget", Text: "24 deletes are more than the budget", Todo: "raise it"}}}}
+	st := StatusOf(Snapshot{Clusters: []reconcile.Standing{{Cluster: "lab", Mine: true, Report: &r}}})
+	var out bytes.Buffer
+	st.Text(&out, show.Style{})
+	rows := strings.Split(out.String(), "\n")
+	if f := strings.Join(strings.Fields(rows[1]), " "); f != "lab anomalies 0 0 0 0 0 1 0 0 0123456789 with uncommitted edits" {
+		t.Errorf("%q of\n%s", f, &out)
+	}
+	if f := strings.Join(strings.Fields(rows[4]), " "); f != "lab VM/old pve01 140 held back 24 deletes are more than the budget → raise it" {
+		t.Errorf("%q of\n%s", f, &out)
+	}
+	if st.Bad() {
+		t.Error("a delete that waits for a person is no error")
 	}
 }
 

@@ -1,15 +1,15 @@
 package web
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
-	"github.com/proxops/proxops/internal/show"
 )
 
 // Status is the document at /status. With several clusters last_cycle sums
@@ -34,6 +34,7 @@ type Status struct {
 type RepoStatus struct {
 	Source string     `json:"source"`
 	Commit string     `json:"commit"`
+	Dirty  bool       `json:"dirty"` // files differ from the commit, and are desired as they are
 	Stale  bool       `json:"stale"`
 	Since  *time.Time `json:"stale_since"`
 	Error  string     `json:"error"`
@@ -42,6 +43,7 @@ type RepoStatus struct {
 // CycleStatus is a cycle's figures.
 type CycleStatus struct {
 	Commit        string    `json:"commit"`
+	Dirty         bool      `json:"dirty"` // uncommitted edits were planned on top of the commit
 	StartedAt     time.Time `json:"started_at"`
 	FinishedAt    time.Time `json:"finished_at"`
 	Objects       int       `json:"objects"`
@@ -60,8 +62,10 @@ type CycleStatus struct {
 // ClusterStatus is one cluster and its loop.
 type ClusterStatus struct {
 	Name      string       `json:"name"`
-	State     string       `json:"state"` // in words, as in the table of proxops status
-	Owner     string       `json:"owner"` // the agent that reconciles it
+	State     string       `json:"state"`  // in words: reconcile.Standing.State
+	States    StateCounts  `json:"states"` // declared objects by state
+	Held      []Held       `json:"held"`   // deletes that a guard holds back
+	Owner     string       `json:"owner"`  // the agent that reconciles it
 	Mine      bool         `json:"mine"`
 	Running   bool         `json:"running"`
 	NextCycle *time.Time   `json:"next_cycle_at"`
@@ -70,7 +74,22 @@ type ClusterStatus struct {
 	LastCycle *CycleStatus `json:"last_cycle"`
 }
 
-// ObjectStatus is one object.
+// StateCounts are numbers of declared objects by state; those that are 0 are
+// left out. An object in several places counts once, in the worst state.
+type StateCounts map[plan.ObjectState]int
+
+// Held is a delete that a guard holds back.
+type Held struct {
+	Kind string `json:"kind"` // "" when it is not known
+	Name string `json:"name"`
+	Node string `json:"node"`
+	ID   string `json:"id"`
+	Rule string `json:"rule"`
+	Text string `json:"text"`
+	Todo string `json:"todo"`
+}
+
+// ObjectStatus is one object, in one of its places.
 type ObjectStatus struct {
 	Cluster         string     `json:"cluster"`
 	Kind            string     `json:"kind"`
@@ -91,15 +110,15 @@ type ObjectStatus struct {
 func StatusOf(s Snapshot) Status {
 	out := Status{ProcessStart: s.Process.Start.UTC(), Version: s.Process.Version, Agent: s.Process.Agent, Agents: s.Agents,
 		Clusters: []ClusterStatus{}, Objects: []ObjectStatus{},
-		Repository: RepoStatus{Source: s.Repo.Source, Commit: s.Repo.Commit, Stale: s.Repo.Stale, Since: when(s.Repo.Since)}}
+		Repository: RepoStatus{Source: s.Repo.Source, Commit: s.Repo.Commit, Dirty: s.Repo.Dirty, Stale: s.Repo.Stale, Since: when(s.Repo.Since)}}
 	if s.Repo.Err != nil {
 		out.Repository.Error = s.Repo.Err.Error()
 	}
 	allReadOnly := true
 	for _, c := range s.Clusters {
-		cs := ClusterStatus{Name: c.Cluster, Owner: c.Owner, Mine: c.Mine, Running: c.Running, NextCycle: when(c.Next), Failures: c.Failures, Cycles: c.Cycles}
+		cs := ClusterStatus{Name: c.Cluster, State: c.State(), States: StateCounts{}, Held: []Held{}, Owner: c.Owner, Mine: c.Mine, Running: c.Running, NextCycle: when(c.Next), Failures: c.Failures, Cycles: c.Cycles}
 		if c.Report != nil && c.Mine {
-			cs.State = show.ClusterState(*c.Report)
+			cs.States, cs.Held = reconcile.StatesOf(c.Objects()), append(cs.Held, heldOf(c.Report)...)
 			cycle := cycleOf(c.Report)
 			cs.LastCycle = &cycle
 			out.LastCycle = sum(out.LastCycle, c.Cluster, cycle)
@@ -116,13 +135,25 @@ func StatusOf(s Snapshot) Status {
 
 func cycleOf(r *reconcile.Report) CycleStatus {
 	n := r.Counts()
-	c := CycleStatus{Commit: r.Commit, StartedAt: r.Started.UTC(), FinishedAt: r.Finished.UTC(), Objects: n.Objects, ActionsOK: n.ActionsOK,
+	c := CycleStatus{Commit: r.Commit, Dirty: r.Dirty, StartedAt: r.Started.UTC(), FinishedAt: r.Finished.UTC(), Objects: n.Objects, ActionsOK: n.ActionsOK,
 		ActionsError: n.ActionsError, Pruned: n.Pruned, PruneDeferred: n.PruneDeferred, Skipped: n.Skipped, Anomalies: n.Anomalies,
 		DesiredStale: r.Stale, ReadOnly: r.ReadOnly}
 	if r.Abort != nil {
 		c.Aborted, c.AbortReason = true, r.Abort.Error()
 	}
 	return c
+}
+
+func heldOf(r *reconcile.Report) []Held {
+	var out []Held
+	for _, s := range r.Plan.Suppressed {
+		h := Held{Name: s.Name, Node: s.Node, ID: strconv.Itoa(s.VMID), Rule: s.Rule, Text: s.Text, Todo: s.Todo}
+		if s.Kind != nil {
+			h.Kind = s.Kind.Name
+		}
+		out = append(out, h)
+	}
+	return out
 }
 
 func sum(total *CycleStatus, cluster string, c CycleStatus) *CycleStatus {
@@ -139,7 +170,7 @@ func sum(total *CycleStatus, cluster string, c CycleStatus) *CycleStatus {
 	}
 	t := *total
 	if c.FinishedAt.After(t.FinishedAt) {
-		t.FinishedAt, t.Commit = c.FinishedAt, c.Commit
+		t.FinishedAt, t.Commit, t.Dirty = c.FinishedAt, c.Commit, c.Dirty
 	}
 	if c.StartedAt.Before(t.StartedAt) {
 		t.StartedAt = c.StartedAt
@@ -162,15 +193,9 @@ func sum(total *CycleStatus, cluster string, c CycleStatus) *CycleStatus {
 // objects are a cluster's objects; those with an action under way say so.
 func objects(c reconcile.Standing) []ObjectStatus {
 	var out []ObjectStatus
-	for _, o := range c.Report.Objects {
-		s := ObjectStatus{Cluster: c.Cluster, Kind: o.Kind, Name: o.Name, Node: o.Node, ID: o.ID, State: string(o.State), Why: o.Why,
-			LastAction: string(o.LastAction), LastError: o.LastError, LastConvergedAt: when(o.Converged), PruneReason: o.PruneReason, UpdatedAt: when(o.Updated)}
-		for _, a := range c.Active {
-			if a.Action.Ref.Kind == o.Kind && a.Action.Ref.Name == o.Name && cmp.Or(a.Action.ID, o.ID) == o.ID {
-				s.State, s.LastAction, s.Why = "in_progress", string(a.Action.Verb), a.Action.Why
-			}
-		}
-		out = append(out, s)
+	for _, o := range c.Objects() {
+		out = append(out, ObjectStatus{Cluster: c.Cluster, Kind: o.Kind, Name: o.Name, Node: o.Node, ID: o.ID, State: string(o.State), Why: o.Why,
+			LastAction: string(o.LastAction), LastError: o.LastError, LastConvergedAt: when(o.Converged), PruneReason: o.PruneReason, UpdatedAt: when(o.Updated)})
 	}
 	return out
 }

@@ -44,6 +44,7 @@ type Process struct {
 type Repository struct {
 	Source string // the work tree or the URL, without credentials
 	Commit string
+	Dirty  bool // files differ from Commit
 	Stale  bool
 	Since  time.Time // of the last good fetch, when stale; zero when not known
 	Err    error     // why it is stale, or why nothing can be loaded
