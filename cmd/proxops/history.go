@@ -76,7 +76,9 @@ func (a *app) wanted(object string, since time.Duration) func(journal.Entry) boo
 		case len(a.clusters) > 0 && !slices.Contains(a.clusters, e.Cluster):
 			return false
 		}
-		return object == "" || object == e.ID || object == e.Name || object == e.Kind+"/"+e.Name
+		// PVE keeps a name in the case it was given at first, a manifest may have
+		// another; for both they are one name.
+		return object == "" || object == e.ID || strings.EqualFold(object, e.Name) || strings.EqualFold(object, e.Kind+"/"+e.Name)
 	}
 }
 
@@ -108,7 +110,7 @@ func (a *app) historyText(dir, asked string, entries []journal.Entry) error {
 			took = e.Took.Round(100 * time.Millisecond).String()
 		}
 		first, _, _ := strings.Cut(cmp.Or(e.Error, strings.Join(e.Warnings, "; "), e.Why), "\n")
-		row := []string{e.Time.UTC().Format("2006-01-02T15:04:05Z"), e.Cluster, what, name, e.Node, e.ID, e.Outcome, took, e.Commit[:min(10, len(e.Commit))], first}
+		row := []string{e.Time.UTC().Format("2006-01-02T15:04:05Z"), e.Cluster, what, name, e.Node, e.ID, e.Outcome, took, show.Commit(e.Commit, e.Dirty), first}
 		for i := range row {
 			row[i] = cmp.Or(show.Clean(row[i]), "-")
 		}
