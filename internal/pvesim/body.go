@@ -10,7 +10,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
 // maxBody is the largest body that PVE takes, uploads apart; maxUpload is the simulator's own limit for those.
@@ -42,7 +43,7 @@ func readBody(c *call, upload bool) (Params, *Upload, *Error) {
 	case upload && len(c.body) > 0 && (media != "multipart/form-data" || err != nil):
 		return nil, nil, empty(http.StatusNotImplemented, "upload 'Content-Type '"+ctype+"' not implemented")
 	case ctype == "" || media == "application/x-www-form-urlencoded":
-		return parseForm(string(c.body)), nil, nil
+		return schema.DecodeForm(string(c.body)), nil, nil
 	case media == "application/json":
 		p, perr := parseJSON(c.body)
 		return p, nil, perr
@@ -50,66 +51,6 @@ func readBody(c *call, upload bool) (Params, *Upload, *Error) {
 		return parseMultipart(c.body, args["boundary"])
 	}
 	return nil, nil, bare(506, "upload 'Content-Type '"+ctype+"' not implemented")
-}
-
-// parseForm reads a query or form body as PVE's HTTP server does: "&" and ";" separate, a second "=" ends the value, a bad percent
-// sign stays, a key without "=" has no value at all (facts.md L, M).
-func parseForm(s string) Params {
-	p := Params{}
-	for _, pair := range strings.FieldsFunc(s, func(r rune) bool { return r == '&' || r == ';' }) {
-		f := strings.SplitN(pair, "=", 3)
-		var v any
-		if len(f) > 1 {
-			v = unescape(f[1])
-		}
-		k := unescape(f[0])
-		switch old := p[k].(type) {
-		case nil:
-			if p.Has(k) {
-				v = []any{nil, v}
-			}
-			p[k] = v
-		case []any:
-			p[k] = append(old, v)
-		default:
-			p[k] = []any{old, v}
-		}
-	}
-	return p
-}
-
-// unescape decodes percent signs and plus; what is not UTF-8 then is replaced, since it could not be answered in JSON.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '+':
-			b.WriteByte(' ')
-		case s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]):
-			b.WriteByte(hexValue(s[i+1])<<4 | hexValue(s[i+2]))
-			i += 2
-		default:
-			b.WriteByte(s[i])
-		}
-	}
-	if out := b.String(); utf8.ValidString(out) {
-		return out
-	}
-	return strings.ToValidUTF8(b.String(), "\uFFFD")
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
-func hexValue(c byte) byte {
-	switch {
-	case c <= '9':
-		return c - '0'
-	case c <= 'F':
-		return c - 'A' + 10
-	}
-	return c - 'a' + 10
 }
 
 // parseJSON reads a JSON body; faults are answered with the words of Perl and its parser, as text.

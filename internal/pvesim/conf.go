@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/proxops/proxops/internal/pvesim/schema"
 )
@@ -364,18 +363,4 @@ func encodeText(s string) string {
 }
 
 // decodeText undoes encodeText; text that was written by hand and is UTF-8 already stays.
-func decodeText(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			b.WriteByte(hexValue(s[i+1])<<4 | hexValue(s[i+2]))
-			i += 2
-			continue
-		}
-		b.WriteByte(s[i])
-	}
-	if out := b.String(); utf8.ValidString(out) {
-		return out
-	}
-	return strings.ToValidUTF8(b.String(), "\uFFFD")
-}
+func decodeText(s string) string { return schema.PercentDecode(s) }

@@ -216,7 +216,7 @@ func mergeParams(body Params, query string, vars map[string]string) (Params, *Er
 	for k, v := range body {
 		out[k] = v
 	}
-	for k, v := range parseForm(query) {
+	for k, v := range schema.DecodeForm(query) {
 		out[k] = v
 	}
 	delete(out, "_dc")

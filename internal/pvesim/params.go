@@ -5,10 +5,12 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
 // Params are the parameters of a request: from the path, the query and the body together. A value is what PVE's own code would
-// see: a string; []any for a key given several times or a JSON array; nil for a JSON null or a form key without "="; json.Number
+// see: a string; []string for a key given several times, []any for a JSON array; nil for a JSON null or a form key without "="; json.Number
 // and bool from a JSON body; map[string]any for a JSON object. After the schema check the values of declared scalars are strings.
 type Params map[string]any
 
@@ -48,12 +50,10 @@ func (p Params) Clone() Params {
 	return q
 }
 
-// List splits a list parameter as PVE::Tools::split_list does: by commas, semicolons, blanks and NULs.
+// List splits a list parameter as PVE::Tools::split_list does.
 func (p Params) List(key string) []string { return splitList(p.Str(key)) }
 
-func splitList(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(",; \t\n\r\x00", r) })
-}
+func splitList(s string) []string { return schema.SplitList(s) }
 
 func text(v any) string {
 	switch v := v.(type) {
@@ -68,6 +68,8 @@ func text(v any) string {
 		return "0"
 	case json.Number:
 		return numberText(v)
+	case []string:
+		return strings.Join(v, ",")
 	case []any:
 		var b strings.Builder
 		for i, e := range v {

@@ -36,7 +36,8 @@ func newMatcher(pattern string) (*matcher, error) {
 // Check validates the variables of the path and the parameters of a request
 // together, as PVE does. A parameter value is a string, a bool, a json.Number,
 // a float64, an int, a []string, a []any, a map or nil, as [DecodeForm] and
-// encoding/json deliver them; nil counts as not given.
+// encoding/json deliver them; nil counts as not given, but its key must be known
+// and what it requires must be there (au-094, au-117).
 //
 // errs is nil when the request is acceptable, else it maps parameter names to
 // PVE's texts, all of them at once. values then holds every given parameter as
@@ -46,7 +47,7 @@ func (m *Method) Check(vars map[string]string, params map[string]any) (values, e
 	e := errors{}
 	given := map[string]any{}
 	for k, v := range params {
-		if v == nil || k == "_dc" { // _dc only defeats caches (au-079)
+		if k == "_dc" { // _dc only defeats caches (au-079)
 			continue
 		}
 		if u, ok := vars[k]; ok && u != plain(v) {
@@ -67,15 +68,19 @@ func (m *Method) Check(vars map[string]string, params map[string]any) (values, e
 			if !m.Open {
 				e.add(k, errUnknown)
 			}
-			values[k] = plain(v)
+			if v != nil {
+				values[k] = plain(v)
+			}
 			continue
 		}
-		v = p.listValue(v)
-		p.check(k, v, e)
 		if p.Requires != "" && given[p.Requires] == nil {
 			e.add(p.Requires, "missing property required by '"+k+"'")
 		}
-		values[k] = plain(v)
+		if v != nil {
+			v = p.listValue(v)
+			p.check(k, v, e)
+			values[k] = plain(v)
+		}
 	}
 	for _, p := range m.params {
 		if !p.Optional && !p.Numbered && given[p.Name] == nil {
@@ -93,6 +98,9 @@ func (m *Method) Check(vars map[string]string, params map[string]any) (values, e
 type errors map[string]string
 
 func (e errors) add(path, text string) {
+	if path == "" || path == "0" { // what is no path to Perl
+		path = "_root"
+	}
 	if old, ok := e[path]; ok {
 		text = old + `\n` + text
 	}
@@ -302,19 +310,22 @@ func plain(v any) string {
 // DecodeForm decodes a query string or an urlencoded body as PVE's web server
 // does: pairs are separated by & or ;, text after a second raw = is lost (au-119),
 // + is a blank, a repeated key becomes a list, and a key without = has no value
-// (au-117), which is not the empty string.
+// (au-117), which is not the empty string and takes away what the key had before.
+// Nothing between two separators is a key of no name.
 func DecodeForm(s string) map[string]any {
 	out := map[string]any{}
-	for _, pair := range strings.FieldsFunc(s, func(r rune) bool { return r == '&' || r == ';' }) {
+	s = strings.TrimRight(strings.NewReplacer(";", "&", "+", " ").Replace(s), "&")
+	if s == "" {
+		return out
+	}
+	for pair := range strings.SplitSeq(s, "&") {
 		parts := strings.Split(pair, "=")
-		k := unescape(parts[0])
+		k := PercentDecode(parts[0])
 		if len(parts) == 1 {
-			if _, given := out[k]; !given {
-				out[k] = nil
-			}
+			out[k] = nil
 			continue
 		}
-		v := string([]rune(unescape(parts[1]))) // stray bytes become U+FFFD, one each (au-123)
+		v := PercentDecode(parts[1])
 		switch old := out[k].(type) {
 		case nil:
 			out[k] = v
@@ -327,23 +338,19 @@ func DecodeForm(s string) map[string]any {
 	return out
 }
 
-// unescape decodes + and %XX and leaves a stray % as it is.
-func unescape(s string) string {
+// PercentDecode decodes every %XX and leaves a stray % as it is. Bytes that are
+// no UTF-8 then become U+FFFD, one each (au-123).
+func PercentDecode(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '+':
-			b.WriteByte(' ')
-		case s[i] == '%' && i+2 < len(s):
+		if s[i] == '%' && i+2 < len(s) {
 			if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
 				b.WriteByte(byte(n))
 				i += 2
 				continue
 			}
-			b.WriteByte('%')
-		default:
-			b.WriteByte(s[i])
 		}
+		b.WriteByte(s[i])
 	}
-	return b.String()
+	return string([]rune(b.String()))
 }

@@ -88,9 +88,13 @@ func Known(name string) bool {
 }
 
 // SplitList cuts a list value as PVE does: at NULs if there are any, else at
-// commas, semicolons and white space.
+// commas, semicolons and white space. Empty values at the end do not count.
 func SplitList(s string) []string {
 	if strings.Contains(s, "\x00") {
+		s = strings.TrimRight(s, "\x00")
+		if s == "" {
+			return nil
+		}
 		return strings.Split(s, "\x00")
 	}
 	return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(",; \t\r\n\f\v", r) })

@@ -117,11 +117,49 @@ func TestDecodeForm(t *testing.T) {
 		"onboot":                      "map[onboot:<nil>]",
 		"onboot=":                     "map[onboot:]",
 		"a=1&a=2&a=3":                 "map[a:[1 2 3]]",
-		"a=1&a":                       "map[a:1]",
+		"a=1&a":                       "map[a:<nil>]", // what had a value has none now
+		"a&a=1":                       "map[a:1]",
+		"a=1&&b=2&":                   "map[:<nil> a:1 b:2]", // nothing is a key too, but not at the end
 		"description=l1%0Al2%0D%0Al3": "map[description:l1\nl2\r\nl3]",
 	} {
 		if got := fmt.Sprint(schema.DecodeForm(form)); got != want {
 			t.Errorf("%q decodes to %q, want %q", form, got, want)
+		}
+	}
+}
+
+// A key without a value is none to the types, but must be one that there is, and must have what it requires.
+func TestCheckOfNoValue(t *testing.T) {
+	for _, c := range []struct {
+		method, path string
+		params       map[string]any
+		want         map[string]string
+	}{
+		{"PUT", "/nodes/n/qemu/100/config", map[string]any{"cores": nil}, nil},
+		{"PUT", "/nodes/n/qemu/100/config", map[string]any{"foo": nil}, map[string]string{"foo": unknown}},
+		{"PUT", "/nodes/n/qemu/100/config", map[string]any{"": nil}, map[string]string{"_root": unknown}},
+		{"PUT", "/nodes/n/qemu/100/config", map[string]any{"vmid": nil}, map[string]string{"vmid": "duplicate parameter (already defined in URI) with conflicting values!"}},
+		{"POST", "/pools", map[string]any{"poolid": nil}, map[string]string{"poolid": "property is missing and it is not optional"}},
+		{"POST", "/nodes/n/storage/local/download-url", map[string]any{"content": "iso", "filename": "a.iso", "url": "http://h/a", "checksum": nil}, map[string]string{
+			"checksum-algorithm": "missing property required by 'checksum'"}},
+	} {
+		m, vars, ok := schema.Find(c.method, c.path)
+		if !ok {
+			t.Fatalf("%s %s not found", c.method, c.path)
+		}
+		if _, got := m.Check(vars, c.params); difference(c.want, got) != "" {
+			t.Errorf("%s %s %v: %s", c.method, c.path, c.params, difference(c.want, got))
+		}
+	}
+}
+
+// Empty values at the end of a list do not count, as Perl's split drops them.
+func TestSplitList(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "[]", "a,b;c d": "[a b c d]", ",a, ,b;": "[a b]", "a\x00b,c\x00": "[a b,c]", "a\x00\x00b": "[a  b]", "\x00\x00": "[]", "a\fb\vc": "[a b c]",
+	} {
+		if got := fmt.Sprint(schema.SplitList(text)); got != want {
+			t.Errorf("%q splits into %s, want %s", text, got, want)
 		}
 	}
 }
