@@ -9,7 +9,6 @@ import (
 
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/pvesim"
-	"github.com/proxops/proxops/internal/reconcile"
 )
 
 // What only root@pam may write is told before anything is written, field by
@@ -162,19 +161,7 @@ func TestD7_NoVMMonitor(t *testing.T) {
 		l.api("POST", "/pools", "poolid", "dev")
 		full := []string{debian, vm("a", 100, "pool: dev", "state: started", "networks: [{bridge: vmbr0, vlan: 7}]", "disks: [{storage: local-lvm, size: 1GiB}]", "options: {startup: order=1}",
 			"hardware: {cloud-init: {storage: local-lvm}, cdrom: {iso: none}}", "cloud-init-data: {ci-user: x}"), ct("b", 101, "template: debian", "networks: [{bridge: vmbr0}]", "options: {unprivileged: false}")}
-		l.write(full...)
-		c, err := l.load(l.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := l.connect(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, snap, err := reconcile.Plan(l.Context(), c, client.Reader(), reconcile.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, p, snap := l.planned(full...)
 		n := 0
 		for _, a := range p.Actions {
 			for _, need := range plan.Needs(a, snap) {
@@ -418,7 +405,7 @@ func TestH1_ForeignGuest(t *testing.T) {
 	})
 }
 
-// A config that holds only its lock is busy or stale, and never done.
+// A config that holds only its lock is half made, and never done.
 func TestH2_HalfMade(t *testing.T) {
 	story(t, func(l *lab) {
 		l.w.View(func(s *pvesim.State) {
@@ -430,7 +417,7 @@ func TestH2_HalfMade(t *testing.T) {
 			if rep.Writes != 0 || rep.Converged() || l.stateOf(rep, "a") == plan.Converged || l.stateOf(rep, "b") == plan.Converged {
 				t.Errorf("%d writes, a is %s", rep.Writes, l.stateOf(rep, "a"))
 			}
-			l.says(rep, "busy or stale: create", "qm unlock 100", "pct destroy 101")
+			l.says(rep, "locked (create): no task works on it", "qm unlock 100", "pct destroy 101")
 			time.Sleep(time.Hour)
 		}
 	})

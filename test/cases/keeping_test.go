@@ -7,7 +7,6 @@ import (
 
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/plan"
-	"github.com/proxops/proxops/internal/reconcile"
 )
 
 // keeping are the rights that keeping the manifests asks for as the cluster is
@@ -15,19 +14,7 @@ import (
 // is anything planned, as no node answers: what is left is for the fields.
 func (l *lab) keeping(away bool, manifests ...string) rights {
 	l.Helper()
-	l.write(manifests...)
-	c, err := l.load(l.Context())
-	if err != nil {
-		l.Fatal(err)
-	}
-	client, err := l.connect(c)
-	if err != nil {
-		l.Fatal(err)
-	}
-	_, snap, err := reconcile.Plan(l.Context(), c, client.Reader(), reconcile.Options{})
-	if err != nil {
-		l.Fatal(err)
-	}
+	c, _, snap := l.planned(manifests...)
 	if away {
 		nodes := map[string]live.Node{}
 		for name, n := range snap.Nodes {

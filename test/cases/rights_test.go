@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/pvesim"
 	"github.com/proxops/proxops/internal/reconcile"
+	"github.com/proxops/proxops/internal/repo"
 )
 
 // reading is what a token must see, by the part of the ACL tree.
@@ -169,11 +171,10 @@ func (l *lab) hold(r rights) {
 	l.as(l.token())
 }
 
-// want are the rights that the plan names for the manifests; of alternatives
-// the first or the last.
-func (l *lab) want(last bool, manifests ...string) rights {
+// planned writes the manifests and gives the cluster that they declare, its plan
+// and what was read for it.
+func (l *lab) planned(manifests ...string) (*repo.Cluster, plan.Plan, *live.Snapshot) {
 	l.Helper()
-	l.hold(nil)
 	l.write(manifests...)
 	c, err := l.load(l.Context())
 	if err != nil {
@@ -187,6 +188,15 @@ func (l *lab) want(last bool, manifests ...string) rights {
 	if err != nil {
 		l.Fatal(err)
 	}
+	return c, p, snap
+}
+
+// want are the rights that the plan names for the manifests; of alternatives
+// the first or the last.
+func (l *lab) want(last bool, manifests ...string) rights {
+	l.Helper()
+	l.hold(nil)
+	_, p, snap := l.planned(manifests...)
 	if len(p.Actions) == 0 {
 		l.Fatalf("nothing is planned: %+v %+v", p.Errors, p.Objects)
 	}
