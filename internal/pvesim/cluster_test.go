@@ -124,32 +124,42 @@ func TestClusterOptions(t *testing.T) {
 	})
 }
 
-// A guest under HA is started by the HA manager a while after it was asked for.
+// A guest under HA, of either kind, is started and stopped by the HA manager a while after it was asked for.
 func TestHA(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := world(t, "base", pvesim.Options{Seed: 3, TimeScale: 1})
-		a := inProcess(t, w)
-		wantTask(t, a.task("POST", ct, "vmid", "100", "ostemplate", template, "rootfs", "local-dir:1"), "OK")
-		a.ok("POST", "/cluster/ha/resources", "sid", "ct:100", "state", "stopped")
-		run(t, a, []step{
-			{call: "POST /cluster/ha/resources", form: []string{"sid", "ct:100"}, code: 500, says: "already defined"},
-			{call: "POST /cluster/ha/resources", form: []string{"sid", "ct:999"}, code: 500, says: "no such guest"},
-			{call: "GET /cluster/resources", says: `"hastate":"stopped"`},
-			{call: "DELETE " + ct + "/100", code: 500, says: "used in HA resources"},
-			{call: "POST " + ct + "/100/status/start", task: "OK"},
-			{call: "GET " + ct + "/100/status/current", says: `"status":"stopped"`},
-		})
-		time.Sleep(20 * time.Second)
-		run(t, a, []step{
-			{call: "GET " + ct + "/100/status/current", says: `"status":"running"`},
-			{call: "PUT /cluster/ha/resources/ct:100", form: []string{"state", "stopped"}},
-		})
-		time.Sleep(20 * time.Second)
-		run(t, a, []step{
-			{call: "GET " + ct + "/100/status/current", says: `"status":"stopped"`},
-			{call: "DELETE " + ct + "/100", form: []string{"purge", "1"}, task: "OK"},
-			{call: "GET /cluster/ha/resources", says: `"data":[]`},
-		})
+	for sid, make100 := range map[string][]string{"ct:100": {"vmid", "100", "ostemplate", template, "rootfs", "local-dir:1"}, "vm:100": {"vmid", "100"}} {
+		t.Run(sid, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHA(t, sid, make100) }) })
+	}
+}
+
+func testHA(t *testing.T, sid string, make100 []string) {
+	w := world(t, "base", pvesim.Options{Seed: 3, TimeScale: 1})
+	a := inProcess(t, w)
+	guests := ct
+	if strings.HasPrefix(sid, "vm") {
+		guests = vmPath
+	}
+	wantTask(t, a.task("POST", guests, make100...), "OK")
+	a.ok("POST", "/cluster/ha/resources", "sid", sid, "state", "stopped")
+	run(t, a, []step{
+		{call: "POST /cluster/ha/resources", form: []string{"sid", sid}, code: 500, says: "already defined"},
+		{call: "POST /cluster/ha/resources", form: []string{"sid", "ct:999"}, code: 500, says: "no such guest"},
+		{call: "GET /cluster/resources", says: `"hastate":"stopped"`},
+		{call: "DELETE " + guests + "/100", code: 500, says: "used in HA resources"},
+		{call: "POST " + guests + "/100/status/start", task: "OK"},
+		{call: "GET " + guests + "/100/status/current", says: `"status":"stopped"`},
+	})
+	time.Sleep(20 * time.Second)
+	run(t, a, []step{
+		{call: "GET " + guests + "/100/status/current", says: `"status":"running"`},
+		{call: "POST " + guests + "/100/status/stop", task: "OK"},
+		{call: "GET " + guests + "/100/status/current", says: `"status":"running"`},
+	})
+	time.Sleep(20 * time.Second)
+	run(t, a, []step{
+		{call: "GET " + guests + "/100/status/current", says: `"status":"stopped"`},
+		{call: "GET /cluster/ha/resources/" + sid, says: `"state":"stopped"`},
+		{call: "DELETE " + guests + "/100", form: []string{"purge", "1"}, task: "OK"},
+		{call: "GET /cluster/ha/resources", says: `"data":[]`},
 	})
 }
 

@@ -92,6 +92,12 @@ func TestFaultKinds(t *testing.T) {
 			t.Errorf("no worker: what is left of the create is %+v", g)
 		}
 	})
+	wantTask(t, a.task("POST", ct, "vmid", "105", "ostemplate", template, "rootfs", "local-dir:1"), "OK")
+	w.View(func(s *pvesim.State) { s.Tasks = nil })
+	on(pvesim.Fault{Kind: pvesim.FaultNoWorker, Method: "POST", Path: "/nodes/*/lxc/105/clone", P: 1})
+	if r := a.do("POST", ct+"/105/clone", "newid", "106"); r.code != 500 || !strings.Contains(r.reason, "got no worker upid") {
+		t.Errorf("no worker for the clone of a container: %d %q", r.code, r.reason)
+	}
 	on(pvesim.Fault{Kind: pvesim.FaultTaskFail, Path: "/nodes/*/tasks/qmcreate", P: 1, Count: 1})
 	wantTask(t, a.task("POST", "/nodes/pve01/qemu", "vmid", "103"), "unable to create VM 103 - injected task failure")
 	wantTask(t, a.task("POST", "/nodes/pve01/qemu", "vmid", "103"), "OK")

@@ -224,3 +224,56 @@ func (g *Guest) pendingRows(value func(key, text string) any) []map[string]any {
 	}
 	return out
 }
+
+// next is the config as it will be once what is pending has come into effect.
+func (g *Guest) next() Section {
+	conf := g.Config.Clone()
+	for k := range g.Delete {
+		delete(conf, k)
+	}
+	for k, v := range g.Pending {
+		conf[k] = v
+	}
+	return conf
+}
+
+// cleanPending drops pending values that equal the current ones, and deletions of what is not there.
+func (g *Guest) cleanPending() {
+	for k, v := range g.Pending {
+		if cur, ok := g.Config[k]; ok && cur == v {
+			delete(g.Pending, k)
+		}
+	}
+	for k := range g.Delete {
+		if _, ok := g.Config[k]; !ok {
+			delete(g.Delete, k)
+		}
+	}
+}
+
+// checkProtection refuses what a protected guest must keep.
+func (g *Guest) checkProtection(format string, args ...any) error {
+	if p := g.Config["protection"]; p == "" || p == "0" {
+		return nil
+	}
+	return die(format+" - protection mode enabled", args...)
+}
+
+// addUnused keeps a volume as the next free unusedN, unless it is one already.
+func (g *Guest) addUnused(volid string) error {
+	free := ""
+	for i := 255; i >= 0; i-- {
+		k := "unused" + decimal(i)
+		if g.Config[k] == volid {
+			return nil
+		}
+		if g.Config[k] == "" {
+			free = k
+		}
+	}
+	if free == "" {
+		return die("Too many unused volumes - please delete them first.")
+	}
+	g.Config[free] = volid
+	return nil
+}

@@ -122,18 +122,6 @@ func (w *World) lxcConfig(r *Request) (any, error) {
 	return g.lxcAnswer(conf, g.Raw), nil
 }
 
-// next is the config as it will be once what is pending has come into effect.
-func (g *Guest) next() Section {
-	conf := g.Config.Clone()
-	for k := range g.Delete {
-		delete(conf, k)
-	}
-	for k, v := range g.Pending {
-		conf[k] = v
-	}
-	return conf
-}
-
 // lxcAnswer is a section of a container as the API gives it: descriptions get a line feed at their end, raw lines are pairs.
 func (g *Guest) lxcAnswer(s Section, raw []string) map[string]any {
 	out := g.apiConfig(s, lxcConfigMethod())

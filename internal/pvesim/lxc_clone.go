@@ -36,7 +36,7 @@ func (w *World) lxcClone(r *Request) (any, error) {
 	if err := w.cloneStorage(c, r.Node); err != nil {
 		return nil, err
 	}
-	var g *Guest
+	var upid string
 	err := r.LockGuest(kindLXC, c.from, func() error {
 		src, err := w.guest(kindLXC, r.Node, c.from)
 		if err != nil {
@@ -52,16 +52,16 @@ func (w *World) lxcClone(r *Request) (any, error) {
 		if err != nil {
 			return err
 		}
-		g = r.newGuest(kindLXC, c.to)
+		g := r.newGuest(kindLXC, c.to)
 		g.Config, g.Raw = Section{"lock": "create"}, raw
 		src.Config["lock"] = "disk"
-		r.cloneStart(c, conf)
+		upid = r.cloneStart(c, conf)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return w.Tasks[len(w.Tasks)-1].UPID, nil
+	return upid, nil
 }
 
 // cloneStorage checks the target storage; on another node it must be a shared one.
@@ -181,10 +181,10 @@ func (r *Request) cloneMount(c *ctClone, src *Guest, m mount) (shared bool, err 
 	return shared, nil
 }
 
-// cloneStart starts the worker.
-func (a *Actor) cloneStart(c *ctClone, conf Section) {
+// cloneStart starts the worker and returns its UPID.
+func (a *Actor) cloneStart(c *ctClone, conf Section) string {
 	w := a.w
-	a.spawn("vzclone", decimal(c.from), func(a *Actor) error {
+	return a.spawn("vzclone", decimal(c.from), func(a *Actor) error {
 		err := a.cloneVolumes(c, conf)
 		if src := w.Guests[c.from]; src != nil {
 			delete(src.Config, "lock")

@@ -196,23 +196,6 @@ func (g *Guest) ctInUse(volid string, except string) bool {
 	return false
 }
 
-// ctAddUnused keeps a volume as the lowest free unusedN unless it is kept already.
-func (g *Guest) ctAddUnused(volid string) {
-	free := ""
-	for i := range 256 {
-		k := "unused" + decimal(i)
-		switch v, ok := g.Config[k]; {
-		case ok && v == volid:
-			return
-		case !ok && free == "":
-			free = k
-		}
-	}
-	if free != "" {
-		g.Config[free] = volid
-	}
-}
-
 // freeMount is delete_mountpoint_volume: a volume that carries another guest's id stays.
 func (a *Actor) freeMount(vmid int, volid string) error {
 	_, v, err := a.w.parseVolid(volid)

@@ -14,8 +14,8 @@ func (w *World) ctRunning(r *Request) bool {
 
 // lxcStart refuses a running container at once, leaves one under HA to the HA manager, and starts all others in a task.
 func (w *World) lxcStart(r *Request) (any, error) {
-	if r.P.Bool("skiplock") && !r.Who.RootTicket() {
-		return nil, paramErr("skiplock", "Only root may use this option.")
+	if err := r.rootOnly("skiplock"); err != nil {
+		return nil, err
 	}
 	if w.ctRunning(r) {
 		return nil, die("CT %d already running", r.VMID)
@@ -102,8 +102,8 @@ func (a *Actor) ctBoots(g *Guest) bool {
 }
 
 func (w *World) lxcStop(r *Request) (any, error) {
-	if r.P.Bool("skiplock") && !r.Who.RootTicket() {
-		return nil, paramErr("skiplock", "Only root may use this option.")
+	if err := r.rootOnly("skiplock"); err != nil {
+		return nil, err
 	}
 	if !w.ctRunning(r) {
 		return nil, die("CT %d not running", r.VMID)
@@ -111,8 +111,11 @@ func (w *World) lxcStop(r *Request) (any, error) {
 	if upid, ok := r.haRequest(kindLXC, r.VMID, "stop"); ok {
 		return upid, nil
 	}
-	vmid, force := r.VMID, r.P.Bool("skiplock")
+	vmid, force, overrule := r.VMID, r.P.Bool("skiplock"), r.P.Bool("overrule-shutdown")
 	return r.spawn("vzstop", decimal(vmid), func(a *Actor) error {
+		if overrule {
+			a.overruleShutdown("vzshutdown", vmid)
+		}
 		return a.LockGuest(kindLXC, vmid, func() error { return a.ctStop(vmid, force) })
 	}), nil
 }
@@ -199,8 +202,8 @@ func (w *World) lxcDestroy(r *Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if g.Config["protection"] == "1" {
-			return nil, die("can't remove CT %d - protection mode enabled", vmid)
+		if err := g.checkProtection("can't remove CT %d", vmid); err != nil {
+			return nil, err
 		}
 		if err := g.checkLock(); err != nil {
 			return nil, err

@@ -184,8 +184,7 @@ func (a *Actor) ctMove(g *Guest, key, to string, remove bool) error {
 	if remove {
 		return a.freeMount(g.VMID, from)
 	}
-	g.ctAddUnused(from)
-	return nil
+	return g.addUnused(from)
 }
 
 // copyMount is copy_volume: a full copy of a mount point's volume on a storage, for the container vmid.

@@ -183,7 +183,9 @@ func (a *Actor) ctRollback(vmid int, name string) error {
 	g.Raw, g.Pending, g.Delete = slices.Clone(s.Raw), Section{}, map[string]bool{}
 	for _, m := range mounts(old, false) {
 		if m.kind() == "volume" && !g.ctInUse(m.volume(), "") {
-			g.ctAddUnused(m.volume())
+			if err := g.addUnused(m.volume()); err != nil {
+				return err
+			}
 		}
 	}
 	a.touch(g)

@@ -82,8 +82,10 @@ func (a *Actor) ctUpdate(g *Guest, set Params, remove, revert []string) error {
 			return die("unable to delete required option '%s'", k)
 		case k == "unprivileged":
 			return die("unable to delete read-only option: '%s'", k)
-		case (indexed(k, "unused") || indexed(k, "mp")) && g.Config["protection"] == "1":
-			return die("can't remove CT %d drive '%s' - protection mode enabled", g.VMID, k)
+		case indexed(k, "unused") || indexed(k, "mp"):
+			if err := g.checkProtection("can't remove CT %d drive '%s'", g.VMID, k); err != nil {
+				return err
+			}
 		}
 		delete(pending, k)
 		if here {
@@ -100,7 +102,7 @@ func (a *Actor) ctUpdate(g *Guest, set Params, remove, revert []string) error {
 		delete(gone, k)
 	}
 	g.Pending, g.Delete, g.Changed = pending, gone, time.Now()
-	g.ctCleanPending()
+	g.cleanPending()
 	return a.applyPending(g, func(k string) bool { return modified[k] })
 }
 
@@ -110,8 +112,8 @@ func (a *Actor) ctPendingValue(g *Guest, k, v string) (string, error) {
 	case k == "unprivileged":
 		return "", die("unable to modify read-only option: '%s'", k)
 	case k == "rootfs" || indexed(k, "mp"):
-		if g.Config["protection"] == "1" {
-			return "", die("can't update CT %d drive '%s' - protection mode enabled", g.VMID, k)
+		if err := g.checkProtection("can't update CT %d drive '%s'", g.VMID, k); err != nil {
+			return "", err
 		}
 		m, err := parseMount(k, v)
 		if err != nil || m.kind() != "volume" {
@@ -151,20 +153,6 @@ func (a *Actor) checkMTU(k, v string) error {
 }
 
 const bridgeMTU = 1500
-
-// ctCleanPending drops pending values that are no change.
-func (g *Guest) ctCleanPending() {
-	for k, v := range g.Pending {
-		if old, ok := g.Config[k]; ok && old == v {
-			delete(g.Pending, k)
-		}
-	}
-	for k := range g.Delete {
-		if _, ok := g.Config[k]; !ok {
-			delete(g.Delete, k)
-		}
-	}
-}
 
 // ctFastPlug are the keys that need no work on a running container.
 func ctFastPlug(k string) bool {
@@ -211,7 +199,7 @@ func (a *Actor) applyPending(g *Guest, wanted func(string) bool) error {
 			delete(g.Config, k)
 		}
 	}
-	g.ctCleanPending()
+	g.cleanPending()
 	if len(errs) > 0 {
 		return paramErrs(errs)
 	}
@@ -241,7 +229,7 @@ func (a *Actor) ctRemove(g *Guest, k string) error {
 	switch {
 	case indexed(k, "mp") && err == nil:
 		if m.kind() == "volume" && !g.ctInUse(m.volume(), k) {
-			g.ctAddUnused(m.volume())
+			return g.addUnused(m.volume())
 		}
 	case indexed(k, "unused"):
 		if err == nil && !g.ctInUse(m.volume(), k) {
@@ -326,7 +314,7 @@ func (a *Actor) applyMount(g *Guest, k, v string) (string, error) {
 		}
 	}
 	if old, err := parseMount(k, g.Config[k]); err == nil && old.kind() == "volume" && old.volume() != m.volume() && !g.ctInUse(old.volume(), k) {
-		g.ctAddUnused(old.volume())
+		return m.print(), g.addUnused(old.volume())
 	}
 	return m.print(), nil
 }

@@ -103,14 +103,7 @@ func (w *World) qemuCurrent(r *Request) (any, error) {
 	}
 	row := w.guestFigures(g)
 	row["qmpstatus"] = g.qmpStatus()
-	ha := map[string]any{"managed": 0}
-	if res := w.HA["vm:"+decimal(g.VMID)]; res != nil {
-		ha["managed"], ha["state"] = 1, res.State
-		if res.Group != "" {
-			ha["group"] = res.Group
-		}
-	}
-	row["ha"] = ha
+	row["ha"] = w.haFigures(g)
 	if agentEnabled(g.Config) {
 		row["agent"] = 1
 	}
@@ -130,26 +123,22 @@ func (w *World) qemuConfig(r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf := g.Config.Clone()
+	conf := g.Config
 	switch name := r.P.Str("snapshot"); {
 	case name != "":
 		s := g.snapshot(name)
 		if s == nil {
 			return nil, die("snapshot '%s' does not exist", name)
 		}
-		conf = s.Config.Clone()
+		conf = s.Config
 	case !r.P.Bool("current"):
-		for k, v := range g.Pending {
-			conf[k] = v
-		}
-		for k := range g.Delete {
-			delete(conf, k)
-		}
+		conf = g.next()
 	}
+	out := g.apiConfig(conf, qemuConfigMethod())
 	if _, ok := conf["cipassword"]; ok {
-		conf["cipassword"] = passwordMask
+		out["cipassword"] = passwordMask
 	}
-	return g.apiConfig(conf, qemuConfigMethod()), nil
+	return out, nil
 }
 
 // qemuPending lists every key with its value, its pending value and whether it goes.

@@ -156,25 +156,6 @@ func (g *Guest) volumeInUse(skip, volid string) bool {
 	return false
 }
 
-// addUnused keeps a volume as the next free unusedN, unless it is one already.
-func (g *Guest) addUnused(volid string) error {
-	free := ""
-	for i := 255; i >= 0; i-- {
-		k := "unused" + decimal(i)
-		if g.Config[k] == volid {
-			return nil
-		}
-		if g.Config[k] == "" {
-			free = k
-		}
-	}
-	if free == "" {
-		return die("Too many unused volumes - please delete them first.")
-	}
-	g.Config[free] = volid
-	return nil
-}
-
 // registerUnused is vmconfig_register_unused_drive: a disk of the guest's own stays as unusedN, a cloud-init drive is destroyed, CD
 // drives and other guests' volumes are let go.
 func (a *Actor) registerUnused(g *Guest, d *drive) error {

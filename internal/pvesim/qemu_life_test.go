@@ -323,3 +323,27 @@ func TestPasswordsAreHashedOnChange(t *testing.T) {
 		t.Errorf("read back as %v", p)
 	}
 }
+
+// TestOverruledShutdown: a guest whose system does not react is locked by its shutdown until that times out; a stop waits for the lock
+// in vain unless it ends the shutdown, which only who may stop that task can.
+func TestOverruledShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := inProcess(t, world(t, "base", pvesim.Options{TimeScale: 1}))
+		a.makeVM(100)
+		wantTask(t, a.task("POST", vmPath+"/100/status/start"), "OK")
+		shutdown := a.ok("POST", vmPath+"/100/status/shutdown", "timeout", "300").(string)
+		end := func() any { return a.ok("GET", "/nodes/pve01/tasks/"+shutdown+"/status").(map[string]any)["exitstatus"] }
+		stop := vmPath + "/100/status/stop"
+		if got := a.task("POST", stop); !strings.Contains(got, "got timeout") {
+			t.Errorf("a stop beside a shutdown ended %q", got)
+		}
+		other := a.bearer(gitopsToken)
+		if got := other.task("POST", stop, "overrule-shutdown", "1"); !strings.Contains(got, "got timeout") || end() != nil {
+			t.Errorf("a stop by another ended %q, the shutdown %v", got, end())
+		}
+		wantTask(t, a.task("POST", stop, "overrule-shutdown", "1"), "OK")
+		if end() != "received interrupt" {
+			t.Errorf("the shutdown ended %v", end())
+		}
+	})
+}

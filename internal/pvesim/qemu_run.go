@@ -26,32 +26,15 @@ func (r *Request) rootOnly(keys ...string) error {
 	return nil
 }
 
-// haRequest hands a start or stop of a guest under HA to the HA manager, whose word is carried out at once here.
-func (w *World) haRequest(r *Request, task, verb, state string, do func(a *Actor) error) (any, bool) {
-	res := w.HA["vm:"+decimal(r.VMID)]
-	if res == nil || res.State == "ignored" {
-		return nil, false
-	}
-	vmid := r.VMID
-	return r.spawn(task, decimal(vmid), func(a *Actor) error {
-		a.Logf("Requesting HA %s for VM %d", verb, vmid)
-		if res := w.HA["vm:"+decimal(vmid)]; res != nil {
-			res.State = state
-		}
-		return do(a)
-	}), true
-}
-
 func (w *World) qemuStart(r *Request) (any, error) {
 	if err := r.rootOnly("skiplock", "stateuri", "migratedfrom"); err != nil {
 		return nil, err
 	}
 	vmid, o := r.VMID, startOptions{skipLock: r.P.Bool("skiplock"), machine: r.P.Str("machine")}
-	start := func(a *Actor) error { return a.qemuStartGuest(vmid, o) }
-	if upid, ok := w.haRequest(r, "hastart", "start", "started", start); ok {
+	if upid, ok := r.haRequest(kindQemu, vmid, "start"); ok {
 		return upid, nil
 	}
-	return r.spawn("qmstart", decimal(vmid), start), nil
+	return r.spawn("qmstart", decimal(vmid), func(a *Actor) error { return a.qemuStartGuest(vmid, o) }), nil
 }
 
 func (a *Actor) qemuStartGuest(vmid int, o startOptions) error {
@@ -250,13 +233,18 @@ func (w *World) qemuStop(r *Request) (any, error) {
 		return nil, err
 	}
 	vmid, o := r.VMID, stopOptions{force: true, skipLock: r.P.Bool("skiplock"), timeout: r.P.Int("timeout", -1)}
-	stop := func(a *Actor) error { return a.qemuStopGuest(vmid, o) }
 	if !r.P.Has("timeout") && !o.skipLock {
-		if upid, ok := w.haRequest(r, "hastop", "stop", "stopped", stop); ok {
+		if upid, ok := r.haRequest(kindQemu, vmid, "stop"); ok {
 			return upid, nil
 		}
 	}
-	return r.spawn("qmstop", decimal(vmid), stop), nil
+	overrule := r.P.Bool("overrule-shutdown")
+	return r.spawn("qmstop", decimal(vmid), func(a *Actor) error {
+		if overrule {
+			a.overruleShutdown("qmshutdown", vmid)
+		}
+		return a.qemuStopGuest(vmid, o)
+	}), nil
 }
 
 func (w *World) qemuShutdown(r *Request) (any, error) {
@@ -271,13 +259,12 @@ func (w *World) qemuShutdown(r *Request) (any, error) {
 		}
 		o.shutdown = false
 	}
-	stop := func(a *Actor) error { return a.qemuStopGuest(vmid, o) }
 	if !r.P.Has("timeout") {
-		if upid, ok := w.haRequest(r, "hastop", "stop", "stopped", stop); ok {
+		if upid, ok := r.haRequest(kindQemu, vmid, "stop"); ok {
 			return upid, nil
 		}
 	}
-	return r.spawn("qmshutdown", decimal(vmid), stop), nil
+	return r.spawn("qmshutdown", decimal(vmid), func(a *Actor) error { return a.qemuStopGuest(vmid, o) }), nil
 }
 
 func (a *Actor) qemuStopGuest(vmid int, o stopOptions) error {

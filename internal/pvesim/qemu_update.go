@@ -253,20 +253,6 @@ func (a *Actor) qemuUpdateApply(g *Guest, u *update) error {
 	return nil
 }
 
-// cleanPending drops pending values that equal the current ones, and deletions of what is not there.
-func (g *Guest) cleanPending() {
-	for k, v := range g.Pending {
-		if cur, ok := g.Config[k]; ok && cur == v {
-			delete(g.Pending, k)
-		}
-	}
-	for k := range g.Delete {
-		if _, ok := g.Config[k]; !ok {
-			delete(g.Delete, k)
-		}
-	}
-}
-
 func (a *Actor) qemuRemoveKey(g *Guest, u *update, k string, order *[]string, modified map[string]bool) error {
 	value, ok := g.Config[k]
 	pending, isPending := g.Pending[k]
@@ -335,14 +321,6 @@ func (a *Actor) qemuRemoveKey(g *Guest, u *update, k string, order *[]string, mo
 	}
 	qemuSaved(g)
 	return nil
-}
-
-// checkProtection refuses what a protected guest must keep.
-func (g *Guest) checkProtection(format string, args ...any) error {
-	if p := g.Config["protection"]; p == "" || p == "0" {
-		return nil
-	}
-	return die(format+" - protection mode enabled", args...)
 }
 
 var cryptHash = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)

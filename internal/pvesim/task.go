@@ -114,6 +114,20 @@ func (a *Actor) wait(t *Task, d time.Duration) bool {
 	return !t.Running()
 }
 
+// overruleShutdown stops the guest's shutdowns under way, which would keep it locked, as far as the caller may stop these tasks.
+func (a *Actor) overruleShutdown(kind string, vmid int) {
+	var stopped []string
+	for _, t := range a.w.Tasks {
+		if t.Running() && t.Node == a.Node && t.Type == kind && t.ID == decimal(vmid) && (a.w.ownTask(a.Who, t) || a.w.can(a.Who, "/nodes/"+t.Node, "Sys.Modify")) {
+			t.cancel()
+			stopped = append(stopped, t.UPID)
+		}
+	}
+	if len(stopped) > 0 {
+		a.Logf("overruled %s tasks: %s", kind, strings.Join(stopped, ", "))
+	}
+}
+
 // splitAuthID takes user@realm!token apart.
 func splitAuthID(s string) Identity {
 	u, t, _ := strings.Cut(s, "!")
