@@ -217,6 +217,8 @@ func TestDerive(t *testing.T) {
 		{"ssh://git@git.example.org:2222/ops/infra.git", "gitea", "https://git.example.org/api/v1", "ops/infra"},
 		{"https://git.example.org:8443/ops/infra/", "forgejo", "https://git.example.org:8443/api/v1", "ops/infra"},
 		{"http://127.0.0.1:3000/ops/infra", "gitea", "http://127.0.0.1:3000/api/v1", "ops/infra"},
+		{"git.example.org:ops/infra.git", "gitea", "https://git.example.org/api/v1", "ops/infra"},
+		{"./git:ops/infra", "gitea", "", ""},
 		{"/srv/git/infra.git", "gitea", "", ""}, {"", "gitlab", "", ""}, {"file:///srv/git/infra", "github", "", ""},
 	} {
 		if base, name := derive(c.url, c.provider); base != c.base || name != c.name {
@@ -235,6 +237,16 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		"clear text":     {settings("gitea", "http://git.example.org/api/v1"), "use https"},
 		"a password":     {settings("gitea", "https://u:canary@git.example.org"), "is not a plain URL"},
 		"a deep path":    {repo.GitSettings{URL: "https://github.com/a/b/c", Status: repo.StatusSettings{Provider: "github"}}, `"a/b/c" is not owner/name`},
+		"a query":        {settings("gitea", "https://git.example.org/api?private_token=canary"), "is not a plain URL"},
+		"no host":        {settings("gitea", "https:///api/v1"), "is not a plain URL"},
+		"no URL":         {settings("gitea", "https://git.example.org/%zz"), "is not a plain URL"},
+		"another scheme": {settings("gitea", "ftp://127.0.0.1/api/v1"), "use https"},
+		"this machine":   {settings("gitea", "http://127.0.0.1:3000/api/v1"), ""},
+		"by its name":    {settings("gitea", "http://localhost:3000/api/v1"), ""},
+		"no group":       {repo.GitSettings{URL: "https://gitlab.com/infra", Status: repo.StatusSettings{Provider: "gitlab"}}, `"infra" is not owner/name`},
+		"a sub-group":    {repo.GitSettings{URL: "https://gitlab.com/a/b/c", Status: repo.StatusSettings{Provider: "gitlab"}}, ""},
+		"a name given":   {repo.GitSettings{URL: "https://github.com/a/b/c", Status: repo.StatusSettings{Provider: "github", Repository: "/a/b/"}}, ""},
+		"a CA of no use": {repo.GitSettings{URL: "https://github.com/a/b", CAFile: "forge_test.go", Status: repo.StatusSettings{Provider: "github"}}, "holds no certificate"},
 		"no such CA":     {repo.GitSettings{URL: "https://github.com/a/b", CAFile: "/nowhere", Status: repo.StatusSettings{Provider: "github"}}, "git.ca-file: open /nowhere"},
 		"not configured": {repo.GitSettings{URL: "https://github.com/a/b"}, ""},
 	} {
@@ -258,6 +270,10 @@ func TestAnswers(t *testing.T) {
 	}{
 		"down":                 {"github", 502, nil, token, 3, ""},
 		"rate limit":           {"github", 403, http.Header{"X-Ratelimit-Remaining": {"0"}}, "", 3, ""},
+		"rate limit, later":    {"gitea", 403, http.Header{"Retry-After": {"60"}}, "", 3, ""},
+		"refused at the limit": {"github", 404, http.Header{"X-Ratelimit-Remaining": {"0"}}, "", 1, "there is no repository"},
+		"not GitLab":           {"gitea", 400, nil, `{"message":"Cannot transition status"}`, 1, "answers 400"},
+		"GitLab refuses":       {"gitlab", 401, nil, `{"message":"Cannot transition status"}`, 1, "the token is not valid"},
 		"too many":             {"gitlab", 429, nil, "", 3, ""},
 		"not allowed":          {"gitea", 403, nil, token, 1, "may not write commit statuses of ops/infra"},
 		"bad token":            {"github", 401, nil, token, 1, "the token is not valid"},
