@@ -78,7 +78,7 @@ func parseJSON(b []byte) (Params, *Error) {
 		return Params(v), nil
 	case nil:
 		return nil, badJSON("Can't use an undefined value as a HASH reference" + perlAt)
-	case []any:
+	case []any, bool:
 		return nil, badJSON("Not a HASH reference" + perlAt)
 	default:
 		return nil, badJSON("Can't use string (\"" + text(v) + "\") as a HASH ref while \"strict refs\" in use" + perlAt)

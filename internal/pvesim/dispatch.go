@@ -3,7 +3,6 @@ package pvesim
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -64,16 +63,16 @@ type call struct {
 func (w *World) answer(ctx context.Context, c *call) *response {
 	start := time.Now()
 	rawPath, query, _ := strings.Cut(c.target, "?")
-	apiPath, ok := strings.CutPrefix(rawPath, "/api2/json")
-	if decoded, err := url.PathUnescape(apiPath); err == nil {
-		apiPath = decoded
+	segments := splitPath(schema.PercentDecode(rawPath))
+	isAPI := len(segments) > 1 && segments[0] == "api2" && segments[1] == "json"
+	if isAPI {
+		segments = segments[2:]
 	}
-	segments := splitPath(apiPath)
-	apiPath = "/" + strings.Join(segments, "/")
+	apiPath := "/" + strings.Join(segments, "/")
 	w.mu.Lock()
 	a := &Actor{w: w, Ctx: ctx, Node: w.local().Name, Cause: c.method + " " + apiPath}
 	entry := &RequestEntry{Time: start, Method: c.method, Path: apiPath}
-	res := w.serve(a, c, ok, apiPath, segments, query, entry)
+	res := w.serve(a, c, isAPI, apiPath, segments, query, entry)
 	entry.Who, entry.Status, entry.Took = a.Who.AuthID(), res.status, time.Since(start)
 	w.log.add(entry)
 	w.mu.Unlock()
@@ -87,7 +86,11 @@ func (w *World) serve(a *Actor, c *call, isAPI bool, apiPath string, segments []
 	if !knownMethod(c.method) {
 		return errorResponse(empty(http.StatusNotImplemented, "method '"+c.method+"' not available"))
 	}
-	if !isAPI {
+	switch {
+	case isAPI:
+	case len(segments) > 0 && segments[0] == "api2": // another format, or none
+		return errorResponse(empty(http.StatusNotImplemented, "no such uri"))
+	default:
 		return errorResponse(bare(http.StatusNotFound, "no such file '"+apiPath+"'"))
 	}
 	before := w.faults.draw(c.method, apiPath, FaultReset, FaultError, FaultSlow, FaultNodeDown)

@@ -279,3 +279,36 @@ func TestFaults(t *testing.T) {
 		t.Errorf("injected 599: %d %q", r.code, r.raw)
 	}
 }
+
+// TestAddresses: a path is decoded once and its slashes count once; what is not below /api2/json is no API.
+func TestAddresses(t *testing.T) {
+	w := world(t, "base", pvesim.Options{})
+	w.View(func(s *pvesim.State) {
+		for _, id := range []string{"local:iso/a%20b.iso", "local:iso/a b.iso"} {
+			s.Volumes["pve01 "+id] = &pvesim.Volume{ID: id, Node: "pve01", Content: "iso", Format: "iso", Size: int64(len(id)), Used: int64(len(id))}
+		}
+	})
+	a := inProcess(t, w)
+	for path, want := range map[string]string{
+		"/api2/json/version": "200", "/api2/json//version/": "200", "/api2//json/version": "200", "/%61pi2/json/%76ersion": "200", "/api2/json": "200",
+		"/api2/json/nodes/pve01/storage/local/content/iso/a%2520b.iso":         "200",
+		"/api2/json/nodes/pve01/storage/local/content/local%3Aiso%2fa%20b.iso": "200",
+		"/api2/json/nodes/pve01/storage/local/content/iso/a%252520b.iso":       "500",
+		"/api2/json/Version":  "501 Method 'GET /Version' not implemented",
+		"/api2/jsonx/version": "501 no such uri", "/api2/": "501 no such uri", "/api2/extjs/version": "501 no such uri",
+		"/": "404", "/api/v1": "404", "/apijson/version": "404",
+	} {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, a.base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "PVEAPIToken="+rootToken)
+		res, err := w.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(res.Status, want) {
+			t.Errorf("%s answers %s, want %s", path, res.Status, want)
+		}
+	}
+}

@@ -332,7 +332,9 @@ func TestOverruledShutdown(t *testing.T) {
 		a.makeVM(100)
 		wantTask(t, a.task("POST", vmPath+"/100/status/start"), "OK")
 		shutdown := a.ok("POST", vmPath+"/100/status/shutdown", "timeout", "300").(string)
-		end := func() any { return a.ok("GET", "/nodes/pve01/tasks/"+shutdown+"/status").(map[string]any)["exitstatus"] }
+		end := func() any {
+			return a.ok("GET", "/nodes/pve01/tasks/"+shutdown+"/status").(map[string]any)["exitstatus"]
+		}
 		stop := vmPath + "/100/status/stop"
 		if got := a.task("POST", stop); !strings.Contains(got, "got timeout") {
 			t.Errorf("a stop beside a shutdown ended %q", got)

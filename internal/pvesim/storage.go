@@ -239,7 +239,13 @@ func (a *Actor) resizeVolume(v *Volume, size int64) {
 	a.record("resize", v, "")
 }
 
+// ledgerKeep is how many entries of the ledger are kept at the least: a world that runs for weeks must not grow by what it did.
+const ledgerKeep = 20000
+
 func (a *Actor) record(op string, v *Volume, to string) {
+	if len(a.w.Ledger) >= 2*ledgerKeep {
+		a.w.Ledger = slices.Clone(a.w.Ledger[len(a.w.Ledger)-ledgerKeep:])
+	}
 	a.w.Ledger = append(a.w.Ledger, LedgerEntry{
 		Time: time.Now(), Op: op, Node: v.Node, Volid: v.ID, New: to, Owner: v.Owner, Size: v.Size, Cause: a.Cause, Who: a.Who.AuthID(),
 	})

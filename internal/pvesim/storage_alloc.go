@@ -124,7 +124,7 @@ func (w *World) freeDiskName(s *Storage, node string, vmid int, suffix string) s
 		prefix = "subvol"
 	}
 	name := fmt.Sprintf("%s-%d-disk-%d", prefix, vmid, n)
-	if suffix != "" && !strings.Contains(prefix, "subvol") || suffix == "subvol" {
+	if suffix != "" {
 		name += "." + suffix
 	}
 	return name

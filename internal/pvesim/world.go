@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -41,10 +42,11 @@ type State struct {
 	Storages    []*Storage
 	// Volumes are by volumeKey: a local storage holds other volumes on every node.
 	Volumes map[string]*Volume
-	Ledger  []LedgerEntry
-	Guests  map[int]*Guest
-	Access  Access
-	Pools   map[string]*Pool
+	// Ledger is what happened to volumes, as far back as LedgerEntries says.
+	Ledger []LedgerEntry
+	Guests map[int]*Guest
+	Access Access
+	Pools  map[string]*Pool
 	// Datacenter is datacenter.cfg: key → value as the file has it.
 	Datacenter map[string]string
 	// HA is the HA manager's resources: sid ("vm:100") → resource.
@@ -228,11 +230,11 @@ func LoadState(dir string) (s State, found bool, err error) {
 	return s, true, nil
 }
 
-// LedgerEntries returns what happened to volumes so far, oldest first.
+// LedgerEntries returns what happened to volumes so far, oldest first: all of it, or at least the last 20,000 entries.
 func (w *World) LedgerEntries() []LedgerEntry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]LedgerEntry(nil), w.Ledger...)
+	return slices.Clone(w.Ledger)
 }
 
 // uuid draws a version 4 uuid.

@@ -3,7 +3,6 @@ package schema
 import (
 	_ "embed"
 	"fmt"
-	"net/url"
 	"sort"
 	"strconv"
 	"strings"
@@ -64,13 +63,9 @@ func (t *tree) add(m *Method) {
 }
 
 func (t *tree) find(path string) (*node, map[string]string) {
-	plain, err := url.PathUnescape(path)
-	if err != nil {
-		plain = path
-	}
 	vars := map[string]string{}
 	n := t.root
-	parts := strings.FieldsFunc(plain, isSlash)
+	parts := strings.FieldsFunc(path, isSlash)
 	for i, part := range parts {
 		if next := n.static[part]; next != nil {
 			n = next

@@ -72,9 +72,10 @@ type Format struct {
 }
 
 // Find looks up the method that serves a request path (without the /api2/json
-// prefix and without query). As in PVE the path is percent-decoded before it is
-// split, so an encoded slash separates parts; only a trailing {volume} takes the
-// rest of the path, slashes included. ok is false when the path is unknown or
+// prefix and without query). PVE decodes a path as a whole before it splits it,
+// so that an encoded slash separates parts: the path given here is decoded
+// ([PercentDecode]). Only a trailing {volume} takes the rest of the path, slashes
+// included. ok is false when the path is unknown or
 // has no such method; [Allowed] tells the two apart.
 func Find(method, path string) (m *Method, vars map[string]string, ok bool) {
 	n, vars := load().find(path)

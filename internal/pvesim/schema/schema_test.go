@@ -171,9 +171,10 @@ func TestFind(t *testing.T) {
 		{"DELETE", "/nodes/n/storage/s/content/local:iso/x.iso", "/nodes/{node}/storage/{storage}/content/{volume}", "volume", "local:iso/x.iso"},
 		{"DELETE", "/nodes/n/storage/s/content/local%3Aiso%2Fx.iso", "/nodes/{node}/storage/{storage}/content/{volume}", "volume", "local:iso/x.iso"},
 		{"GET", "/nodes/n/tasks/UPID%3An%3A1%3Aroot@pam%3A/status", "/nodes/{node}/tasks/{upid}/status", "upid", "UPID:n:1:root@pam:"},
+		{"DELETE", "/nodes/n/storage/s/content/iso%2Fa%2520b.iso", "/nodes/{node}/storage/{storage}/content/{volume}", "volume", "iso/a%20b.iso"},
 		{"GET", "//nodes//n/qemu/", "/nodes/{node}/qemu", "node", "n"},
 	} {
-		m, vars, ok := schema.Find(c.method, c.path)
+		m, vars, ok := schema.Find(c.method, schema.PercentDecode(c.path))
 		if !ok || m.Path != c.template || vars[c.key] != c.value {
 			t.Errorf("%s %s: %v %v", c.method, c.path, m, vars)
 		}
