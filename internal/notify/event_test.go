@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/proxops/proxops/internal/apply"
 	"github.com/proxops/proxops/internal/field"
@@ -36,6 +37,13 @@ func report(cluster, commit string, at time.Time, change ...func(*reconcile.Repo
 func has(name, id string, s plan.ObjectState) func(*reconcile.Report) {
 	return func(r *reconcile.Report) {
 		r.Objects = append(r.Objects, reconcile.Object{Cluster: r.Cluster, Kind: "VM", Name: name, Node: "pve01", ID: id, State: s})
+	}
+}
+
+func ofKind(kind, name, id string, s plan.ObjectState) func(*reconcile.Report) {
+	return func(r *reconcile.Report) {
+		has(name, id, s)(r)
+		r.Objects[len(r.Objects)-1].Kind = kind
 	}
 }
 
@@ -162,6 +170,79 @@ func TestEvents(t *testing.T) {
 				r.Plan.Suppressed = []plan.Suppressed{{Name: "old", Node: "pve01", VMID: 7, Rule: "budget", Text: "more than 3 deletes"}}
 			}),
 		},
+		"a stop in the middle of a plan is no failure": {
+			r("corrected web Update: memory: 512 → 1024", "c1", did("web", "100", apply.Done, nil), has("web", "100", plan.Converged), func(r *reconcile.Report) {
+				r.Abort, r.Result.Interrupted = errors.New("prod: interrupted"), true
+			}),
+			r("", "c1", has("web", "100", plan.Converged)),
+		},
+		"an action that is held when the agent starts was told by nobody here": {
+			r("failed web Update: "+held(errors.New("no space")).Error(), "c1", did("web", "100", apply.Failed, held(errors.New("no space"))), has("web", "100", plan.Failed)),
+			r("", "c1", did("web", "100", apply.Failed, held(errors.New("no space"))), has("web", "100", plan.Failed)),
+		},
+		"a failure lasts until the object is as declared, not until it is tried no more": {
+			r("failed web Update: no space", "c1", did("web", "100", apply.Failed, errors.New("no space")), has("web", "100", plan.Failed)),
+			r("", "c1", has("web", "100", plan.Drift)),
+			r("", "c1", did("web", "100", apply.Failed, errors.New("no space")), has("web", "100", plan.Failed)),
+			r("recovered web as declared again", "c1", has("web", "100", plan.WaitingRestart)),
+		},
+		"a failure of a guest that went and came back is a new one": {
+			r("failed web Update: x", "c1", did("web", "100", apply.Failed, errors.New("x")), has("web", "100", plan.Failed)),
+			r("", "c2"),
+			r("failed web Update: x", "c3", did("web", "100", apply.Failed, errors.New("x")), has("web", "100", plan.Failed)),
+		},
+		"an anomaly outlasts a cycle that could not look": {
+			r("anomaly web a: odd", "c1", odd("web", "100", "a", "odd"), has("web", "100", plan.Anomalous)),
+			r("", "c1", has("web", "100", plan.Skipped)),
+			r("", "c1", has("web", "100", plan.InProgress)),
+			r("", "c1", has("web", "100", plan.Unknown)),
+			r("", "c1", odd("web", "100", "a", "odd"), has("web", "100", plan.Anomalous)),
+			r("", "c1", has("web", "100", plan.Drift)), // it is over
+			r("anomaly web a: odd", "c1", odd("web", "100", "a", "odd"), has("web", "100", plan.Anomalous)),
+		},
+		"one object's recovery is not another's of the same name or id": {
+			r("failed web Update: x", "c1", has("db", "100", plan.Converged), has("web", "101", plan.Converged), did("web", "100", apply.Failed, errors.New("x")), has("web", "100", plan.Failed)),
+			r("", "c1", has("db", "100", plan.Converged), has("web", "101", plan.Converged), has("web", "100", plan.Failed), did("web", "100", apply.Failed, errors.New("x"))),
+			r("", "c1", ofKind("LXC", "web", "100", plan.Converged), has("web", "100", plan.Failed), did("web", "100", apply.Failed, errors.New("x"))),
+		},
+		"what waits or is odd is settled: its drift is drift": {
+			r("", "c1", has("web", "100", plan.WaitingRestart), has("db", "101", plan.Anomalous), has("old", "102", plan.Pruned)),
+			r("drift web Update: memory: 512 → 1024; drift db Update: memory: 512 → 1024; drift old Update: memory: 512 → 1024; "+
+				"corrected web Update: memory: 512 → 1024; corrected db Update: memory: 512 → 1024; corrected old Update: memory: 512 → 1024", "c1",
+				did("web", "100", apply.Done, nil), did("db", "101", apply.Done, nil), did("old", "102", apply.Done, nil)),
+		},
+		"what was never as declared does not drift": {
+			r("", "c1", has("web", "100", plan.Skipped)),
+			r("corrected web Update: memory: 512 → 1024", "c1", did("web", "100", apply.Done, nil), has("web", "100", plan.Converged)),
+		},
+		"a manifest at fault names the object it is of": {
+			r("failed web vm/web.yaml:3:1: memory: is missing", "c1", has("db", "101", plan.Converged), ofKind("LXC", "web", "7", plan.Converged), has("web", "100", plan.Failed),
+				func(r *reconcile.Report) {
+					r.Plan.Errors = []plan.ObjectError{{Ref: ref("web"), File: "vm/web.yaml:3:1", Path: "memory", Text: "is missing"}}
+				}),
+		},
+		"deletes that are held back are one each, by guest and rule": {
+			r("prune-suppressed  3 as this agent takes up the cluster: VM old (7): a; VM old (8): a; old: a", "c1", func(r *reconcile.Report) {
+				vm, _ := kind.Lookup("VM")
+				r.Plan.Suppressed = []plan.Suppressed{{Kind: vm, Name: "old", Node: "pve01", VMID: 7, Rule: "budget", Text: "a"},
+					{Kind: vm, Name: "old", Node: "pve01", VMID: 8, Rule: "budget", Text: "a"}, {Name: "old", Node: "pve01", Rule: "budget", Text: "a"}}
+			}),
+		},
+		"what is done at length is told in short": {
+			r("corrected web Update: a: (none) → 1, b: 1 → (none), c: (none) → 1, and 2 more; warnings: slow; full", "c1", func(r *reconcile.Report) {
+				one := wire.Plain("1")
+				a := plan.Action{Verb: plan.Update, Ref: ref("web"), Node: "pve01", ID: "100", Changes: []field.Change{{Path: "a", New: &one}, {Path: "b", Old: &one}, {Path: "c", New: &one}, {Path: "d"}, {Path: "e"}}}
+				r.Result = &apply.Result{Actions: []apply.ActionResult{{Action: a, Outcome: apply.Warned, Warnings: []string{"slow", "full"}}}}
+			}),
+			r("corrected web Create: is declared; corrected db Clone: from base; corrected old Start", "c1", func(r *reconcile.Report) {
+				one := wire.Plain("1")
+				r.Result = &apply.Result{Actions: []apply.ActionResult{
+					{Action: plan.Action{Verb: plan.Create, Ref: ref("web"), Why: "is declared", Changes: []field.Change{{Path: "a", New: &one}}}, Outcome: apply.Done},
+					{Action: plan.Action{Verb: plan.Clone, Ref: ref("db"), Why: "from base", Changes: []field.Change{{Path: "a", New: &one}}}, Outcome: apply.Done},
+					{Action: plan.Action{Verb: plan.Start, Ref: ref("old")}, Outcome: apply.Done}}}
+			}),
+			r("failed web Update: what became of it is not known", "c1", did("web", "100", apply.Unknown, nil), has("web", "100", plan.Unknown)),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr, at := newTracker(), noon
@@ -193,10 +274,58 @@ func TestEverChangingError(t *testing.T) {
 // What PVE and git say cannot add lines, colours or a second direction.
 func TestTextIsPlain(t *testing.T) {
 	tr := newTracker()
-	bad := "a\r\nSubject: x\x1b[31m\u202egpj\x00" + strings.Repeat("y", 5000)
+	odd := "\r\n\x1b\x00\x7f\u0085\u009b\u2028\u2029\u202a\u202e\u2066\u2069"
+	bad := "a\r\nSubject: x\x1b[31m\u202egpj\x00" + odd + "\xff" + strings.Repeat("y", 5000)
 	for _, e := range tr.events(report("prod", "c1", noon, aborts(errors.New(bad)))) {
-		if strings.ContainsAny(e.Text, "\r\n\x1b\x00\u202e") || len([]rune(e.Text)) > maxText {
+		if strings.ContainsAny(e.Text, odd) || !utf8.ValidString(e.Text) || len([]rune(e.Text)) > maxText {
 			t.Errorf("%q", e.Text)
 		}
+	}
+}
+
+// What was told of drift is remembered for as long as it matters, not for ever.
+func TestRepeatsAreForgotten(t *testing.T) {
+	tr, at := newTracker(), noon
+	for i := range 200 {
+		at = at.Add(repeatAfter)
+		id := fmt.Sprint(i)
+		tr.events(report("prod", "c1", at, did("g"+id, id, apply.Done, nil), has("g"+id, id, plan.Converged)))
+	}
+	if len(tr.recent) > 2 {
+		t.Errorf("%d repeats are kept", len(tr.recent))
+	}
+	for i := range 100 { // one that was repeated is kept to tell how often, for a day
+		at = at.Add(25 * repeatAfter)
+		id := fmt.Sprint("again", i)
+		for range 2 {
+			tr.events(report("prod", "c1", at, did("g"+id, id, apply.Done, nil), has("g"+id, id, plan.Converged)))
+		}
+	}
+	if len(tr.recent) > 2 {
+		t.Errorf("%d repeats are kept after a day", len(tr.recent))
+	}
+}
+
+// However much lasts when an agent starts, the summary names a few and counts
+// the rest.
+func TestSummaryIsBounded(t *testing.T) {
+	var change []func(*reconcile.Report)
+	for i := range 3 * maxNamed {
+		name := fmt.Sprintf("guest%02d", i)
+		change = append(change, odd(name, fmt.Sprint(100+i), "cpu.cores", "odd"), has(name, fmt.Sprint(100+i), plan.Anomalous))
+	}
+	got := newTracker().events(report("prod", "c1", noon, change...))
+	if len(got) != 1 || !strings.Contains(got[0].Text, "24 as this agent") || !strings.HasSuffix(got[0].Text, "; and 16 more") ||
+		strings.Count(got[0].Text, "guest") != maxNamed || got[0].Todo != "proxops status --cluster prod says more" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A manifest's fault is told with where the object is, so that it is found.
+func TestFaultFindsItsObject(t *testing.T) {
+	got := newTracker().events(report("prod", "c1", noon, has("db", "101", plan.Converged), ofKind("LXC", "web", "7", plan.Converged), has("web", "100", plan.Failed),
+		func(r *reconcile.Report) { r.Plan.Errors = []plan.ObjectError{{Ref: ref("web"), Text: "is missing"}} }))
+	if len(got) != 1 || got[0].ID != "100" || got[0].Kind != "VM" || got[0].Node != "pve01" {
+		t.Errorf("%+v", got)
 	}
 }
