@@ -316,3 +316,26 @@ func TestRootStays(t *testing.T) {
 		t.Errorf("root is %v", got)
 	}
 }
+
+// TestWhatOthersVouchFor: log-ins and consoles that the cluster does not keep itself are refused in PVE's words, who asks what first.
+func TestWhatOthersVouchFor(t *testing.T) {
+	w := world(t, "base", pvesim.Options{})
+	root := inProcess(t, w)
+	root.ok("POST", "/access/domains", "realm", "corp", "type", "ldap", "base_dn", "dc=example,dc=org", "user_attr", "uid", "server1", "ldap.example.org")
+	root.ok("POST", "/access/domains", "realm", "sso", "type", "openid", "issuer-url", "https://sso.example.org", "client-id", "pve")
+	const back = "https://pve.example.org"
+	nobody := root.with()
+	nobody.want(500, "authentication domain 'nil' does not exist", "POST", "/access/openid/auth-url", "realm", "nil", "redirect-url", back)
+	nobody.want(500, "wrong realm type (pve != openid)", "POST", "/access/openid/auth-url", "realm", "pve", "redirect-url", back)
+	nobody.want(500, "OpenID Connect provider 'https://sso.example.org' cannot be reached", "POST", "/access/openid/auth-url", "realm", "sso", "redirect-url", back)
+	nobody.want(401, "authentication failure", "POST", "/access/openid/login", "code", "c", "state", "s", "redirect-url", back)
+	nobody.want(401, "No ticket", "POST", "/access/vncticket", "authid", "root@pam", "path", "/vms/100", "privs", "VM.Console", "vncticket", "PVEVNC:x")
+	root.want(401, "permission denied - invalid PVEVNC ticket", "POST", "/access/vncticket", "authid", "root@pam", "path", "/vms/100", "privs", "VM.Console", "vncticket", "PVEVNC:x")
+	root.want(400, "", "POST", "/access/domains/nil/sync")
+	root.want(500, "Cannot sync realm type 'pve'! Only LDAP/AD realms can be synced.", "POST", "/access/domains/pve/sync")
+	if end := root.task("POST", "/access/domains/corp/sync", "scope", "users"); !strings.Contains(end, "ldap.example.org") {
+		t.Errorf("the sync ended %q", end)
+	}
+	user, _ := root.ticket("gitops@pve", "gitopspass1")
+	user.want(403, "Permission check failed (/access/realm/corp, Realm.AllocateUser)", "POST", "/access/domains/corp/sync")
+}

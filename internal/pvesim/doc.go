@@ -29,7 +29,7 @@
 //	respond.go, server.go, roundtrip.go   answers, HTTP/1.1 over TLS, and without a socket
 //	faults.go, requestlog.go      faults on purpose; the log of calls
 //	auth_*.go                     tickets, tokens, privileges, the schema's permission rules
-//	access_*.go, pool_*.go        users, groups, roles, ACLs; pools
+//	access_*.go, pool_*.go        users, groups, roles, ACLs, what others vouch for; pools
 //	index_api.go                  lists of what lies below a path
 //	cluster_*.go                  /cluster: status, resources with their lag, nextid, options, tags, HA
 //	conf.go, conf_load.go         PVE's guest config files: parser, printer, a state from a directory of them

@@ -16,6 +16,7 @@ func nodeReadRoutes() []route {
 	return []route{
 		{"GET", n + "/version", (*World).version},
 		{"GET", n + "/aplinfo", (*World).templateIndex},
+		{"POST", n + "/aplinfo", (*World).templateDownload},
 		{"GET", n + "/capabilities/qemu", (*World).capabilityIndex},
 		{"GET", n + "/capabilities/qemu/cpu", (*World).cpuModels},
 		{"GET", n + "/capabilities/qemu/cpu-flags", (*World).cpuFlags},
@@ -29,6 +30,11 @@ func nodeReadRoutes() []route {
 
 // templateIndex is empty: no list of templates was fetched.
 func (w *World) templateIndex(*Request) (any, error) { return []any{}, nil }
+
+// templateDownload finds no template in the empty index.
+func (w *World) templateDownload(*Request) (any, error) {
+	return nil, paramErr("template", "no such template")
+}
 
 func (w *World) capabilityIndex(*Request) (any, error) {
 	out := []map[string]string{}

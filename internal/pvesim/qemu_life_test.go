@@ -349,3 +349,18 @@ func TestOverruledShutdown(t *testing.T) {
 		}
 	})
 }
+
+// TestIntelIOMMUNeedsQ35: a change to Intel's IOMMU on another chipset is refused; a VM created with it does not start.
+func TestIntelIOMMUNeedsQ35(t *testing.T) {
+	a := inProcess(t, world(t, "base", pvesim.Options{}))
+	const want = "to use Intel vIOMMU please set the machine type to q35"
+	a.makeVM(100)
+	for _, machine := range []string{"viommu=intel", "pc,viommu=intel", "pc-i440fx-9.0,viommu=intel"} {
+		a.want(http.StatusInternalServerError, want, "PUT", vmPath+"/100/config", "machine", machine)
+	}
+	for _, machine := range []string{"q35,viommu=intel", "pc-q35-9.0,viommu=intel", "pc,viommu=virtio", "pc"} {
+		a.ok("PUT", vmPath+"/100/config", "machine", machine)
+	}
+	a.makeVM(101, "machine", "pc,viommu=intel")
+	wantTask(t, a.task("POST", vmPath+"/101/status/start"), want)
+}

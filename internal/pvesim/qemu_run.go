@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
 // startOptions shape a start.
@@ -101,6 +103,9 @@ func runningMachine(machine string) string {
 func (a *Actor) qemuStartable(g *Guest) error {
 	conf, n := g.Config, a.w.node(a.Node)
 	machine, _, _ := strings.Cut(conf["machine"], ",")
+	if err := checkMachine(conf["machine"]); err != nil {
+		return err
+	}
 	if newerMachine(machine) {
 		if !strings.Contains(machine, "+pve") {
 			machine += "+pve0"
@@ -157,6 +162,15 @@ func (a *Actor) qemuStartable(g *Guest) error {
 	if g.number("vcpus", total) > total {
 		a.Logf("kvm: Invalid CPU topology: maxcpus must be equal to or greater than smp: maxcpus (%d) < smp_cpus (%s)", total, conf["vcpus"])
 		return die("start failed: QEMU exited with code 1")
+	}
+	return nil
+}
+
+// checkMachine is assert_valid_machine_property, which changes and starts make.
+func checkMachine(value string) error {
+	p, err := schema.ParsePropString(".machine", "machine", value)
+	if value != "" && err == nil && p["viommu"] == "intel" && !strings.Contains(p["type"], "q35") {
+		return die("to use Intel vIOMMU please set the machine type to q35")
 	}
 	return nil
 }

@@ -340,6 +340,10 @@ func (a *Actor) qemuSetKey(g *Guest, u *update, k string, order *[]string, modif
 			return err
 		}
 		value = w.uniqueTags(value)
+	case k == "machine":
+		if err := checkMachine(value); err != nil {
+			return err
+		}
 	case k == "cipassword" && !strings.HasPrefix(g.Config["ostype"], "w"):
 		if !cryptHash.MatchString(value) {
 			value = sha256Crypt(value, cryptSalt(w.draw(8)))

@@ -88,6 +88,50 @@ func (r *Request) volumeOf() (string, error) {
 	return vol, nil
 }
 
+// fileRestore looks into backups on a Proxmox Backup Server, of which the simulator has none.
+func (w *World) fileRestore(r *Request) (any, error) {
+	s, err := w.storage(r.P.Str("storage"))
+	if err != nil {
+		return nil, err
+	}
+	volid, err := r.volumeOf()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.volumeAccess(r.Who, 0, volid, contentBackup); err != nil {
+		return nil, err
+	}
+	if s.Type != "pbs" {
+		return nil, paramErr("storage", "Only PBS storages supported for file-restore.")
+	}
+	return nil, noMethod(r.Method, r.Path)
+}
+
+// importMetadata reads what an appliance says of its machine, of which the simulator keeps nothing: it answers what PVE refuses.
+func (w *World) importMetadata(r *Request) (any, error) {
+	volid, err := r.volumeOf()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.volumeAccess(r.Who, 0, volid, ""); err != nil {
+		return nil, err
+	}
+	s, name, err := w.parseVolid(volid)
+	switch {
+	case err != nil:
+		return nil, err
+	case !s.fileBased():
+		return nil, die("storage type '%s' does not support import", s.Type)
+	case name.vtype != contentImport:
+		return nil, die("invalid content type '%s'", name.vtype)
+	case name.format != "ova" && name.format != "ovf":
+		return nil, die("invalid format")
+	case w.volume(r.Node, volid) == nil:
+		return nil, w.volumeMissing(volid)
+	}
+	return nil, noMethod(r.Method, r.Path)
+}
+
 func (w *World) contentInfo(r *Request) (any, error) {
 	volid, err := r.volumeOf()
 	if err != nil {

@@ -121,3 +121,21 @@ func TestVolumes(t *testing.T) {
 		{call: "DELETE " + dir + "/100/a.raw", form: []string{"delay", "5"}, says: `"data":null`},
 	})
 }
+
+// TestRareReads: what PVE refuses of file restores, imports and templates before it looks into any file.
+func TestRareReads(t *testing.T) {
+	a := inProcess(t, world(t, "lvmthin", pvesim.Options{}))
+	local := "/nodes/pve01/storage/local"
+	run(t, a, []step{
+		{call: "GET " + local + "/file-restore/list", form: []string{"volume", "backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst", "filepath", "/"}, code: 400, says: "Only PBS storages"},
+		{call: "GET " + local + "/file-restore/download", form: []string{"volume", "local:iso/seed.iso", "filepath", "/"}, code: 500, says: "content type needs to be 'backup'"},
+		{call: "GET " + local + "/file-restore/list", form: []string{"volume", "other:backup/x.tar", "filepath", "/"}, code: 400, says: "storage ID mismatch"},
+		{call: "GET /nodes/pve01/storage/nosuch/file-restore/list", form: []string{"volume", "x", "filepath", "/"}, code: 500, says: "storage 'nosuch' does not exist"},
+		{call: "GET " + local + "/import-metadata", form: []string{"volume", "iso/seed.iso"}, code: 500, says: "invalid content type 'iso'"},
+		{call: "GET " + local + "/import-metadata", form: []string{"volume", "local:import/seed.qcow2"}, code: 500, says: "invalid format"},
+		{call: "GET " + local + "/import-metadata", form: []string{"volume", "import/absent.ova"}, code: 500, says: "does not exist"},
+		{call: "GET /nodes/pve01/storage/local-lvm/import-metadata", form: []string{"volume", "vm-100-disk-0"}, code: 500, says: "does not support import"},
+		{call: "GET " + local + "/import-metadata", who: "gitops@pve!none=55555555-5555-4555-8555-555555555555", form: []string{"volume", "import/seed.qcow2"}, code: 403},
+		{call: "POST /nodes/pve01/aplinfo", form: []string{"storage", "local", "template", "debian-13-standard_13.1-2_amd64.tar.zst"}, code: 400, says: "no such template"},
+	})
+}
