@@ -42,8 +42,8 @@ type Config struct {
 	Name      string        // of this agent, for people
 	Host      string
 	Started   time.Time
-	Log       *slog.Logger // nil = silent
-	Changed   func([]Member)
+	Log       *slog.Logger   // nil = silent
+	Changed   func([]Member) // nil = nobody; told of every change, in order: it must not wait, nor call the Coordinator
 }
 
 // Member is an agent that is alive, as far as its lease says.

@@ -43,6 +43,7 @@ func (c *Coordinator) begin(ctx context.Context) (*lease, error) {
 	}
 	l := &lease{c: c, lid: g.ID, ttl: time.Duration(g.TTL) * time.Second}
 	l.fence, l.cut = context.WithCancelCause(context.Background())
+	l.deadline.Store(&sent) // nothing counts as held before the timer is set
 	l.timer = time.AfterFunc(l.ttl, func() {
 		if l.expired() {
 			l.cut(errFenced)

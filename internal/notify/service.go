@@ -35,6 +35,7 @@ type service struct {
 	inner  types.Service
 	hide   *redactor
 	busy   chan struct{} // holds one token while the library sends
+	began  time.Time     // the message that it sends now, or sent last
 }
 
 // open makes a service from its URL, which is a secret: no error shows any of
@@ -91,11 +92,21 @@ func webhook(u *url.URL, asJSON bool) (*url.URL, error) {
 	return (&generic.Service{}).GetConfigURLFromCustom(&plain)
 }
 
+// silent is for how long the service has not answered; 0 when it has.
+func (s *service) silent() time.Duration {
+	if len(s.busy) == 0 {
+		return 0
+	}
+	return time.Since(s.began)
+}
+
 // send delivers. The library cannot be cancelled: when ctx ends first the
 // message may still arrive, and no other is sent before the library is done.
+// send and silent are for one goroutine.
 func (s *service) send(ctx context.Context, title, text string) error {
 	select {
 	case s.busy <- struct{}{}:
+		s.began = time.Now()
 	default:
 		return errStillSending
 	}
@@ -212,6 +223,3 @@ func (r *redactor) error(err error) error {
 	text = r.secrets.ReplaceAllString(text, "(redacted)")
 	return errors.New(plain(text))
 }
-
-// sendTimeout bounds one try.
-const sendTimeout = 30 * time.Second

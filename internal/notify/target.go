@@ -19,13 +19,16 @@ type pace struct {
 	gather time.Duration // events that come together make one message
 	every  time.Duration // between two messages, once burst is used up
 	burst  int
+	send   time.Duration // bounds one try
 	retry  time.Duration // first pause after a failed try; it doubles
 	giveUp time.Duration // how long one message is tried
+	stuck  time.Duration // after which a service that has not answered is opened anew
 	final  time.Duration // for what is left when the daemon stops
 }
 
 func defaultPace() pace {
-	return pace{gather: 3 * time.Second, every: time.Minute, burst: 5, retry: 5 * time.Second, giveUp: 15 * time.Minute, final: 5 * time.Second}
+	return pace{gather: 3 * time.Second, every: time.Minute, burst: 5, send: 30 * time.Second, retry: 5 * time.Second, giveUp: 15 * time.Minute,
+		stuck: time.Hour, final: 5 * time.Second}
 }
 
 // maxPending is how many events wait for one target; of further ones only the
@@ -207,14 +210,16 @@ func (t *target) lose(n int) {
 }
 
 // try delivers a message once. The URL is looked up each time, so that a
-// changed secret is used at once.
+// changed secret is used at once. A service that never answers a message would
+// keep the library, and with it all further messages, for as long as its
+// connection stands: after a while it is left to that, and opened anew.
 func (t *target) try(ctx context.Context, m Message) error {
 	cfg := t.config()
 	u, err := t.resolve(cfg.URL)
 	if err != nil {
 		return err
 	}
-	if t.service == nil || u.Reveal() != t.url.Reveal() {
+	if t.service == nil || u.Reveal() != t.url.Reveal() || t.service.silent() > t.pace.stuck {
 		s, err := open(u)
 		if err != nil {
 			return err
@@ -225,7 +230,7 @@ func (t *target) try(ctx context.Context, m Message) error {
 	if err != nil {
 		t.log.Warn("the template is at fault; the built-in text is sent", "err", plain(err.Error()))
 	}
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.pace.send)
 	defer cancel()
 	return t.service.send(ctx, m.Title, text)
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -76,7 +78,8 @@ func eventually(t *testing.T, what string, f func() bool) {
 }
 
 func quick() pace {
-	return pace{gather: 20 * time.Millisecond, every: time.Hour, burst: 100, retry: 10 * time.Millisecond, giveUp: 10 * time.Second, final: time.Second}
+	return pace{gather: 20 * time.Millisecond, every: time.Hour, burst: 100, send: 10 * time.Second, retry: 10 * time.Millisecond,
+		giveUp: 10 * time.Second, stuck: time.Hour, final: time.Second}
 }
 
 func TestFiltersAndTemplates(t *testing.T) {
@@ -228,4 +231,41 @@ func TestEventNames(t *testing.T) {
 		t.Errorf("settings know %s, reports give %s", got, want)
 	}
 	_ = plan.Drift
+}
+
+// One message that a service never answers does not silence it for good: after a while the next one goes out beside it.
+func TestServiceThatNeverAnswersOnce(t *testing.T) {
+	release, first := make(chan struct{}), true
+	var mu sync.Mutex
+	said := ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		hang := first
+		first = false
+		mu.Unlock()
+		if hang {
+			<-release
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		said = string(body)
+	}))
+	defer s.Close()
+	defer close(release)
+	p := quick()
+	p.send, p.stuck = 20*time.Millisecond, 100*time.Millisecond
+	d := newDesk(t, p)
+	d.url("hook", "generic+"+s.URL+"/hook")
+	d.Configure([]repo.Notification{{Name: "hook", URL: "hook"}})
+	d.Finished(failing("prod", "text"))
+	eventually(t, "the target stays silent", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return said != ""
+	})
+	if log := d.logs.String(); !strings.Contains(log, "did not answer in time") || !strings.Contains(log, errStillSending.Error()) {
+		t.Errorf("the log says %s", log)
+	}
 }
