@@ -2,7 +2,9 @@ package live
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,12 +12,12 @@ import (
 )
 
 // lockTasks are the types of the tasks that set each of PVE's locks, without
-// their prefix qm or vz.
+// their prefix qm or vz. A container's clone is locked as one that is created.
 var lockTasks = map[string][]string{
 	"backup":          {"dump"},
 	"clone":           {"clone"},
-	"create":          {"create", "restore"},
-	"disk":            {"move", "move_volume", "resize", "disk", "import"},
+	"create":          {"create", "restore", "clone"},
+	"disk":            {"move", "move_volume", "resize", "disk", "import", "clone"},
 	"fstrim":          {"fstrim"},
 	"migrate":         {"migrate"},
 	"mounted":         {"mount"},
@@ -25,6 +27,10 @@ var lockTasks = map[string][]string{
 	"suspended":       {"suspend"},
 	"suspending":      {"suspend"},
 }
+
+// lasting are the locks that are meant to outlive the task that set them: a
+// hibernated VM, and a container whose file systems somebody has mounted.
+var lasting = []string{"suspended", "mounted"}
 
 // sets reports whether a task of the type is one that sets the lock.
 func sets(task, lock string) bool {
@@ -51,14 +57,77 @@ func (x *reading) busy(g *Guest) {
 		t, known = x.holder(g)
 	}
 	g.Busy = "locked (" + g.Lock + ")"
-	switch {
-	case known && t.Running:
-		g.Busy, g.BusySince = g.Busy+": task "+whose(t)+" is running", t.Start
-	case g.Lock == "create":
-		g.Busy = x.staleCreate(g, t, known)
-	case known:
-		g.Busy, g.BusySince = fmt.Sprintf("%s: its task %s has ended (%s)", g.Busy, whose(t), t.Exit), t.Start
+	if known {
+		g.BusySince = t.Start
 	}
+	if known && t.Running {
+		g.Busy += ": task " + whose(t) + " is running"
+		return
+	}
+	if known {
+		g.Busy += fmt.Sprintf(": its task %s has ended (%s)", whose(t), t.Exit)
+	}
+	if lockTasks[g.Lock] == nil || slices.Contains(lasting, g.Lock) {
+		return
+	}
+	x.abandoned(g, known)
+}
+
+// abandoned settles whether the task that took the guest's lock is gone, which
+// leaves the lock for good: PVE takes none off by itself, not even after the
+// node's crash. It is so only where every running task that could hold the lock
+// is in view: a task that is known to have ended may not have been the last.
+// The lists are read after the lock was seen, and the lock once more after the
+// lists, so that work which began or ended meanwhile is not taken for a dead
+// one.
+func (x *reading) abandoned(g *Guest, ended bool) {
+	for _, node := range x.workplaces(g) {
+		if n := x.snap.Nodes[node]; !n.Allowed || !n.Online {
+			return // what works there is not known
+		}
+		if x.blind[node] {
+			g.Busy += fmt.Sprintf("; no task that this token may see works on it, with Sys.Audit on /nodes/%s the token could tell whether any does", node)
+			return
+		}
+		list, err := x.r.Tasks(x.ctx, node, pve.TaskFilter{Running: true})
+		if err != nil {
+			return
+		}
+		if i := slices.IndexFunc(list, func(t pve.Task) bool { return mayHold(t, g) }); i >= 0 {
+			g.Busy, g.BusySince = "locked ("+g.Lock+"): task "+whose(list[i])+" is running", list[i].Start
+			return
+		}
+	}
+	again, err := x.config(g)
+	if err != nil {
+		return
+	}
+	if e, ok := again.Get("lock"); !ok || e.Value == nil || *e.Value != g.Lock {
+		return
+	}
+	g.Stale = true
+	if !ended {
+		g.Busy += ": no task works on it"
+	}
+}
+
+// workplaces are the nodes whose tasks may hold the guest's lock: its own, and
+// for a move any, since the task runs where the guest comes from.
+func (x *reading) workplaces(g *Guest) []string {
+	if g.Lock == "migrate" {
+		return slices.Sorted(maps.Keys(x.snap.Nodes))
+	}
+	return []string{g.Node}
+}
+
+// mayHold reports whether a running task may be the one that holds the guest's
+// lock: any that bears its vmid, and of those that bear another's or none a
+// clone, whose task has the vmid of its source, and a backup of many.
+func mayHold(t pve.Task, g *Guest) bool {
+	if t.ID == strconv.Itoa(g.VMID) {
+		return !slices.Contains(consoles, t.Type)
+	}
+	return sets(t.Type, g.Lock) && (strings.HasSuffix(t.Type, "clone") || t.ID == "")
 }
 
 func whose(t pve.Task) string {
@@ -95,27 +164,6 @@ func (x *reading) holder(g *Guest) (pve.Task, bool) {
 		return pve.Task{}, false
 	}
 	return list[i], true
-}
-
-// staleCreate words the guest that a lost create left behind: a config that
-// holds little but its lock. PVE never clears it by itself, and nothing here
-// may decide that its volumes are of no use. How to clear it is said only once
-// the task that made it is known to be gone.
-func (x *reading) staleCreate(g *Guest, t pve.Task, known bool) string {
-	tool := "qm"
-	if g.LXC {
-		tool = "pct"
-	}
-	clear := fmt.Sprintf("clear it on the node with `%s unlock %d` and then `%s destroy %d`", tool, g.VMID, tool, g.VMID)
-	switch {
-	case known:
-		g.BusySince = t.Start
-		return fmt.Sprintf("busy or stale: create: its task %s on %s has ended (%s); %s", whose(t), g.Node, t.Exit, clear)
-	case x.blind[g.Node]:
-		return fmt.Sprintf("busy or stale: create: no task that this token may see works on it on %s; with Sys.Audit on /nodes/%s the token could tell whether its creation has ended",
-			g.Node, g.Node)
-	}
-	return fmt.Sprintf("busy or stale: create: no task works on it on %s; %s", g.Node, clear)
 }
 
 // BusyFor is how long the guest has been held at the time now; 0 = not known.

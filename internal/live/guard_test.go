@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,88 @@ func TestLockedIsBusy(t *testing.T) {
 			t.Errorf("%q", g.Busy)
 		}
 	})
+}
+
+// turns answers a path's n-th request with its n-th value, then with the last.
+type turns struct {
+	answers
+	of map[string][]any
+}
+
+func (x turns) RoundTrip(req *http.Request) (*http.Response, error) {
+	path := strings.TrimPrefix(req.URL.Path, "/api2/json")
+	if list := x.of[path]; len(list) > 0 {
+		x.answers[path] = list[0]
+		x.of[path] = list[min(1, len(list)-1):]
+	}
+	return x.answers.RoundTrip(req)
+}
+
+// A lock is stale where it is of a kind that a task takes and gives back, and
+// every task that could hold it is in view and none does; before and after the
+// lists the lock is the same.
+func TestAbandonedLocks(t *testing.T) {
+	task := func(kind, id string, ended bool) []any {
+		r := row{"upid": "UPID:pve01:00000001:00000001:65000000:" + kind + ":" + id + ":root@pam:", "node": "pve01", "type": kind, "id": id, "user": "root@pam", "starttime": 1}
+		if ended {
+			r["endtime"], r["status"] = 2, "unexpected status"
+		}
+		return []any{[]row{r}}
+	}
+	// others is a task of another guest: PVE does not list it among this one's.
+	others := func(kind, id string) []any {
+		list := task(kind, id, false)[0]
+		return []any{list, []row{}, list}
+	}
+	blind := row{"/vms": row{"VM.Audit": 1}}
+	for _, c := range []struct {
+		name, lock string
+		tasks      []any // what the lists of tasks say, one after the other
+		after      any   // the config at its second read
+		perms      row
+		stale      bool
+		says       string
+	}{
+		{name: "no task", lock: "clone", stale: true, says: "locked (clone): no task works on it"},
+		{name: "no task", lock: "backup", stale: true},
+		{name: "no task", lock: "snapshot-delete", stale: true},
+		{name: "hibernated", lock: "suspended"},
+		{name: "mounted by hand", lock: "mounted"},
+		{name: "a lock of tomorrow", lock: "teleport"},
+		{name: "moves from a node that is not seen", lock: "migrate"},
+		{name: "its task has ended", lock: "create", tasks: task("qmcreate", "100", true), stale: true, says: "its task qmcreate of root@pam has ended (unexpected status)"},
+		{name: "its task runs", lock: "create", tasks: task("qmcreate", "100", false), says: "task qmcreate of root@pam is running"},
+		{name: "another's clone runs", lock: "clone", tasks: others("qmclone", "900"), says: "task qmclone of root@pam is running"},
+		{name: "another's clone runs", lock: "create", tasks: others("vzclone", "900"), says: "task vzclone of root@pam is running"},
+		{name: "another's start runs", lock: "clone", tasks: others("qmstart", "900"), stale: true},
+		{name: "another's backup runs", lock: "backup", tasks: others("vzdump", "900"), stale: true},
+		{name: "a backup of many runs", lock: "backup", tasks: task("vzdump", "", false), says: "task vzdump of root@pam is running"},
+		{name: "a backup of many began after the first lists", lock: "backup", tasks: append([]any{[]row{}, []row{}}, task("vzdump", "", false)...), says: "task vzdump of root@pam is running"},
+		{name: "somebody watches", lock: "backup", tasks: task("vncproxy", "100", false), stale: true},
+		{name: "a task began after the first lists", lock: "snapshot", tasks: append([]any{[]row{}, []row{}}, task("qmsnapshot", "100", false)...), says: "task qmsnapshot of root@pam is running"},
+		{name: "the lists end", lock: "snapshot", tasks: []any{[]row{}, []row{}, errors.New("no more")}},
+		{name: "unlocked meanwhile", lock: "clone", after: config("name", "web")},
+		{name: "locked anew meanwhile", lock: "clone", after: config("name", "web", "lock", "backup")},
+		{name: "unread meanwhile", lock: "clone", after: errors.New("gone")},
+		{name: "blind", lock: "clone", perms: blind, says: "with Sys.Audit on /nodes/pve01"},
+		{name: "blind, and one has ended", lock: "create", perms: blind, tasks: task("qmcreate", "100", true), says: "has ended (unexpected status); no task that this token may see"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := base(vmRow(100, "pve01", "stopped"))
+			if c.perms != nil {
+				a["/access/permissions"] = c.perms
+			}
+			first := config("lock", c.lock)
+			if c.after == nil {
+				c.after = first
+			}
+			g := read(t, turns{a, map[string][]any{"/nodes/pve01/tasks": c.tasks, "/nodes/pve01/qemu/100/pending": {first, c.after}}},
+				Want{Guests: map[int]Declared{100: {}}}).Guests[100]
+			if g.Stale != c.stale || !strings.HasPrefix(g.Busy, "locked ("+c.lock+")") || !strings.Contains(g.Busy, c.says) {
+				t.Errorf("%s, %s: stale %v, %q", c.lock, c.name, g.Stale, g.Busy)
+			}
+		})
+	}
 }
 
 // Two guests that had the same vmid one after the other differ in identity by

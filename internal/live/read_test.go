@@ -67,7 +67,7 @@ func config(kv ...string) []row {
 	return out
 }
 
-func read(t *testing.T, a answers, w Want) *Snapshot {
+func read(t *testing.T, a http.RoundTripper, w Want) *Snapshot {
 	t.Helper()
 	c, err := pve.New(pve.Config{Name: "lab", Endpoints: []string{"https://pve01:8006"}, Nodes: []string{"pve01", "pve02"},
 		Auth: pve.Credentials{TokenID: "root@pam!full", TokenSecret: secret.New("11111111-1111-4111-8111-111111111111")}, Transport: a})
@@ -113,7 +113,7 @@ func TestReadTellsApart(t *testing.T) {
 				t.Errorf("%d is %q, want %q", id, g[id].Unknown, text)
 			}
 		}
-		if !strings.Contains(g[103].Busy, "qmigrate") || !strings.Contains(g[104].Busy, "busy or stale: create: no task works on it") {
+		if !strings.Contains(g[103].Busy, "qmigrate") || !strings.Contains(g[104].Busy, "locked (create): no task works on it") || g[103].Stale || !g[104].Stale {
 			t.Errorf("busy: %q, %q", g[103].Busy, g[104].Busy)
 		}
 		if !g[106].Running || g[106].Name != "fresh" {

@@ -81,6 +81,9 @@ type Guest struct {
 	// BusySince is when the task that holds the guest began, by its node's
 	// clock to the second; zero = not known, or not busy.
 	BusySince time.Time
+	// Stale says that the lock is of a kind that only tasks set and that none
+	// of them is left: it stays until somebody takes it off.
+	Stale bool
 	// Identity is vmgenid and smbios uuid, or rootfs volume and hostname: what
 	// must still be the same right before a delete.
 	Identity string

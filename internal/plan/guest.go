@@ -80,6 +80,10 @@ func since(g *live.Guest) string { return g.BusySince.UTC().Format("2006-01-02 1
 // any work on it should take: it is left alone meanwhile, and nobody may have
 // noticed. The text holds no hours, so that it stays one and the same anomaly.
 func (m *maker) alarm(o *object, g *live.Guest) {
+	if g.Stale {
+		o.anomaly("", g.Busy+": PVE never takes such a lock off by itself, and nothing is written to the guest meanwhile", staleTodo(g))
+		return
+	}
 	if m.pol.Now.IsZero() || m.pol.BusyAlarm <= 0 || g.BusyFor(m.pol.Now) < m.pol.BusyAlarm {
 		return
 	}
@@ -89,6 +93,28 @@ func (m *maker) alarm(o *object, g *live.Guest) {
 	}
 	o.anomaly("", fmt.Sprintf("%s, since %s: that is longer than reconcile.busy-alarm (%s), and nothing is written to the guest meanwhile",
 		g.Busy, since(g), short(m.pol.BusyAlarm)), todo)
+}
+
+// staleTodo says how a lock is cleared that no task holds any more. Nothing
+// here does it: what the dead task left may be of use. A guest without the
+// ownership tag never was more than half made; one with it may be whole, since
+// a clone inherits the tag and a restore takes over a guest that was there.
+func staleTodo(g *live.Guest) string {
+	look := fmt.Sprintf("look at guest %d and the last tasks on %s", g.VMID, g.Node)
+	unlock := fmt.Sprintf("`%s unlock %d`", tool(g.Type), g.VMID)
+	destroy := fmt.Sprintf("`%s destroy %d`", tool(g.Type), g.VMID)
+	switch g.Lock {
+	case "create", "clone":
+		if !g.Tagged(kind.OwnerTag) {
+			return look + "; it is half made: clear it there with " + unlock + " and then " + destroy + ", and it is made anew"
+		}
+		return look + ": " + unlock + " if its disks are whole, otherwise " + unlock + " and then " + destroy
+	case "migrate":
+		return look + ", and on which node its disks are; then " + unlock + " on " + g.Node
+	case "snapshot", "snapshot-delete", "rollback":
+		return look + ", and for a half-made snapshot; then " + unlock + " on " + g.Node
+	}
+	return look + "; then " + unlock + " there"
 }
 
 // short is a duration without the zeros behind it: 6h, not 6h0m0s.

@@ -214,6 +214,9 @@ func busyGuest(m *maker, g *live.Guest) (text, todo string) {
 	if g.Busy == "" {
 		return "", ""
 	}
+	if g.Stale {
+		return m.busyText(g), staleTodo(g)
+	}
 	return m.busyText(g), "it is deleted when it is free"
 }
 
