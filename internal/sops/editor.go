@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -47,7 +48,9 @@ func EditorCommand(environ []string) ([]string, error) {
 // directory in memory, and gives what the file holds when the editor is done.
 // Where no such directory exists it warns on term.Err and uses the disk. The
 // file, and whatever the editor left beside it, is overwritten and removed when
-// the editor ends, on SIGTERM and on SIGHUP, which end the editor. SIGINT is
+// the editor ends, on SIGTERM and on SIGHUP, which end the editor. What a
+// process that was killed left behind is removed by the next edit of the same
+// user, which says so on term.Err. SIGINT is
 // left to the editor, as git does: some editors use it as a key, and one that
 // dies of it ends the edit with an error. For the same reason ctx, which a
 // command cancels on SIGINT, is only looked at before the editor starts.
@@ -62,6 +65,7 @@ func EditInEditor(ctx context.Context, editor []string, text secret.Text, term T
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 
+	sweep(term.Err)
 	dir, inMemory, err := privateDir()
 	if err != nil {
 		return secret.Text{}, err
@@ -116,19 +120,64 @@ func runEditor(ctx context.Context, argv []string, term Terminal, signals <-chan
 	return nil
 }
 
+// editDir begins the names of the directories that plaintext is edited in; the
+// id of the process and a random number follow.
+const editDir = "proxops-edit-"
+
+// memoryPlaces are the directories in memory that a plaintext may go to.
+func memoryPlaces() []string {
+	var out []string
+	for _, place := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"} {
+		if place != "" && isMemory(place) {
+			out = append(out, place)
+		}
+	}
+	return out
+}
+
 // privateDir makes a directory that only this user can enter, in memory when
 // the system has a place for it.
 func privateDir() (dir string, inMemory bool, err error) {
-	for _, parent := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"} {
-		if parent == "" || !isMemory(parent) {
-			continue
-		}
-		if dir, err := os.MkdirTemp(parent, "proxops-edit-"); err == nil {
+	name := fmt.Sprintf("%s%d-", editDir, os.Getpid())
+	for _, place := range memoryPlaces() {
+		if dir, err := os.MkdirTemp(place, name); err == nil {
 			return dir, true, nil
 		}
 	}
-	dir, err = os.MkdirTemp("", "proxops-edit-")
+	dir, err = os.MkdirTemp("", name)
 	return dir, false, err
+}
+
+// sweep removes what edits of this user left behind that were killed: SIGKILL
+// and a crash leave nobody to do it. A directory is left alone while the process
+// in its name lives, or another that was given the same id since.
+func sweep(tell io.Writer) {
+	for _, place := range append(memoryPlaces(), os.TempDir()) {
+		entries, err := os.ReadDir(place)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			dir := filepath.Join(place, e.Name())
+			if info, err := e.Info(); err != nil || !info.IsDir() || !mine(info) || !deserted(e.Name()) {
+				continue
+			}
+			if err := wipe(dir); err != nil {
+				fmt.Fprintf(tell, "warning: %v\n", err)
+				continue
+			}
+			fmt.Fprintf(tell, "removed %s: an edit that was killed had left its plaintext there\n", dir)
+		}
+	}
+}
+
+// deserted reports whether a directory's name is that of an edit whose process
+// is gone.
+func deserted(name string) bool {
+	rest, ours := strings.CutPrefix(name, editDir)
+	id, _, named := strings.Cut(rest, "-")
+	pid, err := strconv.Atoi(id)
+	return ours && named && err == nil && pid > 0 && gone(pid)
 }
 
 // wipe overwrites and removes every file below dir: editors leave swap and

@@ -280,3 +280,73 @@ func TestEditSignals(t *testing.T) {
 		})
 	}
 }
+
+// An edit that was killed leaves its plaintext; the next one removes it, says
+// so, and touches nothing else that lies there.
+func TestEditSweeps(t *testing.T) {
+	path, env, _ := newFile(t)
+	place, err := os.MkdirTemp("/dev/shm", "proxops-test-")
+	if err != nil {
+		place = t.TempDir()
+	}
+	defer os.RemoveAll(place)
+	t.Setenv("XDG_RUNTIME_DIR", place)
+	t.Setenv("TMPDIR", place)
+	cmd := helperCmd(t, "edit", path, env.KeyFile, editorScript(t, `cp "$1" "$1~"; echo $$ "$1"; exec sleep 60`))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var editor int
+	var file string
+	if _, err := fmt.Fscan(out, &editor, &file); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(editor, syscall.SIGKILL) }()
+
+	second, secondEnv, _ := newFile(t) // the first is held by the edit under way
+	var said bytes.Buffer
+	edit := func() string {
+		t.Helper()
+		said.Reset()
+		if err := Edit(t.Context(), second, secondEnv, []string{"true"}, Terminal{Out: &said, Err: &said}); err != nil {
+			t.Fatal(err)
+		}
+		return said.String()
+	}
+	if text := edit(); strings.Contains(text, "removed") || !strings.Contains(content(t, file), "canary-token") {
+		t.Fatalf("an edit under way was swept: %s", text)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if filepath.Dir(filepath.Dir(file)) != place || !strings.Contains(content(t, file+"~"), "canary-token") {
+		t.Fatalf("the test's own premise: %s lies in %s", file, place)
+	}
+	dead := strconv.Itoa(cmd.Process.Pid)
+	stays := []string{"proxops-edit-notes", "proxops-edit-" + dead, "proxops-edit--1-x", "proxops-edit-0-x", "proxops-edit-1-x", "other-" + dead + "-x", fmt.Sprintf("proxops-edit-%d-x", os.Getpid())}
+	for _, name := range stays {
+		if err := os.Mkdir(filepath.Join(place, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	target := t.TempDir()
+	if err := os.Symlink(target, filepath.Join(place, "proxops-edit-"+dead+"-link")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(place, "proxops-edit-"+dead+"-file"), "x")
+	text := edit()
+	if _, err := os.Stat(filepath.Dir(file)); !os.IsNotExist(err) || !strings.Contains(text, "removed "+filepath.Dir(file)+": ") {
+		t.Errorf("%v, said %q", err, text)
+	}
+	for _, name := range append(stays, "proxops-edit-"+dead+"-link", "proxops-edit-"+dead+"-file") {
+		if _, err := os.Lstat(filepath.Join(place, name)); err != nil || strings.Contains(text, name+":") {
+			t.Errorf("%s was taken for ours: %v, %s", name, err, text)
+		}
+	}
+	if text := edit(); strings.Contains(text, "removed") {
+		t.Errorf("said again: %s", text)
+	}
+}
