@@ -55,19 +55,24 @@ type Reporter struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 
-	mu         sync.Mutex
-	api        *api // nil = nothing is told
-	refused    error
-	configured bool
-	settings   repo.GitSettings // that api was made from
-	pending    map[string]status
-	last       map[string]status // by cluster: queued, sent or given up
+	mu       sync.Mutex
+	api      *api             // nil = nothing is told
+	settings repo.GitSettings // that api was made from
+	made     bool             // api is what settings say; false = they could not be used yet
+	pending  map[string]status
+	last     map[string]status    // by cluster: queued, sent or refused
+	refused  map[string]time.Time // by cluster: when the forge refused the last
 
 	fault string // the last one logged; only run's
 }
 
-// giveUp is how long one status is tried.
-const giveUp = 10 * time.Minute
+const (
+	// giveUp is how long one status is tried.
+	giveUp = 10 * time.Minute
+	// refusedFor is for how long the same status is not offered to a forge again
+	// that refused it: a token may be mended meanwhile, or a commit be pushed.
+	refusedFor = time.Hour
+)
 
 // New makes a reporter that tells nothing until it is configured.
 func New(o Options) *Reporter {
@@ -76,22 +81,28 @@ func New(o Options) *Reporter {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Reporter{o: o, retry: 5 * time.Second, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
-		pending: map[string]status{}, last: map[string]status{}}
+		pending: map[string]status{}, last: map[string]status{}, refused: map[string]time.Time{}}
 	go r.run(ctx)
 	return r
 }
 
 // Configure takes over git.*. The error says what is missing; nothing is told
-// then.
-func (r *Reporter) Configure(g repo.GitSettings) error {
+// then. Other settings than before are told everything anew.
+func (r *Reporter) Configure(g repo.GitSettings) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.configured && reflect.DeepEqual(g, r.settings) {
-		return r.refused
+	same := reflect.DeepEqual(g, r.settings)
+	if same && r.made {
+		return nil
 	}
-	r.settings, r.configured = g, true
-	r.api, r.refused = newAPI(g)
-	return r.refused
+	if !same {
+		clear(r.last)
+		clear(r.refused)
+	}
+	r.settings = g
+	r.api, err = newAPI(g)
+	r.made = err == nil
+	return err
 }
 
 // Begin tells that a commit waits for its first cycle on the clusters.
@@ -119,14 +130,19 @@ func (r *Reporter) Forget(cluster string) {
 	defer r.mu.Unlock()
 	delete(r.pending, cluster)
 	delete(r.last, cluster)
+	delete(r.refused, cluster)
 }
 
 func (r *Reporter) offer(s status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.api == nil || s.commit == "" || r.last[s.cluster] == s {
+	if r.api == nil || s.commit == "" {
 		return
 	}
+	if at, refused := r.refused[s.cluster]; r.last[s.cluster] == s && (!refused || time.Since(at) < refusedFor) {
+		return
+	}
+	delete(r.refused, s.cluster)
 	r.last[s.cluster], r.pending[s.cluster] = s, s
 	select {
 	case r.wake <- struct{}{}:
@@ -226,9 +242,13 @@ func (r *Reporter) send(ctx context.Context, s status) {
 		refused = errors.As(err, new(*backoff.PermanentError))
 		return struct{}{}, err
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(giveUp))
-	if err != nil && !refused { // the next cycle tries again
+	if err != nil {
 		r.mu.Lock()
-		if r.last[s.cluster] == s {
+		switch {
+		case r.last[s.cluster] != s: // there is a newer one
+		case refused:
+			r.refused[s.cluster] = time.Now()
+		default: // the next cycle tries again
 			delete(r.last, s.cluster)
 		}
 		r.mu.Unlock()

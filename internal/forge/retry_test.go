@@ -2,10 +2,14 @@ package forge
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +115,61 @@ func TestGivenUpAndRefused(t *testing.T) {
 				r.Close(t.Context())
 			})
 		})
+	}
+}
+
+// What a forge refused is offered to it again after a while, and to other settings at once.
+func TestRefusedIsOfferedLater(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration
+		other bool
+		again int
+	}{
+		"soon": {refusedFor - 2*time.Minute, false, 0}, "later": {refusedFor, false, 1}, "other settings": {time.Minute, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{answer: func(int, string) int { return http.StatusUnauthorized }}
+				r, _ := wired(t, w)
+				r.Finished(cycle(sha, plan.Converged))
+				time.Sleep(c.after)
+				if c.other {
+					g := settings("gitea", "https://git.example.org/api/v1")
+					g.Status.Link = "https://proxops.example.org"
+					if err := r.Configure(g); err != nil {
+						t.Fatal(err)
+					}
+					r.api.client.Transport = w
+				}
+				for range 3 {
+					r.Finished(cycle(sha, plan.Converged))
+					time.Sleep(time.Second)
+				}
+				if got := w.count("") - 1; got != c.again {
+					t.Errorf("offered %d times more, want %d", got, c.again)
+				}
+				r.Close(t.Context())
+			})
+		})
+	}
+}
+
+// Settings that could not be used are tried again as they are: a file that they name may be there by now.
+func TestSettingsThatWorkLater(t *testing.T) {
+	r := New(Options{})
+	defer r.Close(t.Context())
+	g := settings("gitea", "https://git.example.org/api/v1")
+	g.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+	if err := r.Configure(g); err == nil {
+		t.Fatal("a CA file that is not there is taken")
+	}
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	if err := os.WriteFile(g.CAFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Configure(g); err != nil {
+		t.Errorf("the file is there now: %v", err)
 	}
 }
 
