@@ -248,6 +248,9 @@ func TestStopWhileReadingIsPrompt(t *testing.T) {
 		if w := e.writes("lab"); len(w) > 0 {
 			t.Errorf("written: %v", w)
 		}
+		if rep := e.last("lab"); !errors.Is(rep.Abort, ErrStopping) || e.stands("lab").Failures != 0 {
+			t.Errorf("the stop is told as a fault: %v", rep.Abort)
+		}
 	})
 }
 
@@ -320,6 +323,12 @@ func TestFencedAtOnce(t *testing.T) {
 				time.Sleep(5 * time.Minute)
 				if w := e.writes("lab"); len(w) != n {
 					t.Errorf("timer %v: written after the right was lost: %v", timer, w[n:])
+				}
+				if !timer { // the running tasks are still followed
+					return
+				}
+				if rep, st := e.last("lab"), e.stands("lab"); !errors.Is(rep.Abort, apply.ErrFenced) || st.Mine || st.Failures != 0 {
+					t.Errorf("the lost right is told as a fault: %v, %+v", rep.Abort, st)
 				}
 			})
 		})
