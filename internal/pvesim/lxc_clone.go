@@ -87,7 +87,7 @@ func (w *World) cloneStorage(c *ctClone, node string) error {
 
 // cloneConfig is the clone's config without its volumes, which go to c.mounts.
 func (r *Request) cloneConfig(c *ctClone, src *Guest) (Section, []string, error) {
-	w, p := r.w, r.P
+	p := r.P
 	c.full = !src.Template()
 	if p.Has("full") {
 		c.full = p.Bool("full")
@@ -119,19 +119,10 @@ func (r *Request) cloneConfig(c *ctClone, src *Guest) (Section, []string, error)
 			}
 			local = local || !shared
 			c.mounts = append(c.mounts, m)
-		case indexed(k, "net"): // a new MAC always
-			n, err := schema.ParsePropString(".net", "", v)
-			if err != nil {
-				return nil, nil, die("%s", strings.TrimSpace(err.Error()))
-			}
-			n["hwaddr"] = w.mac()
-			if conf[k], err = schema.PrintPropString(".net", n); err != nil {
-				return nil, nil, die("%s", strings.TrimSpace(err.Error()))
-			}
-			if !r.Who.RootTicket() {
-				if err := r.bridgeAccess(conf[k]); err != nil {
-					return nil, nil, err
-				}
+		case indexed(k, "net"):
+			var err error
+			if conf[k], err = r.cloneNIC(v); err != nil {
+				return nil, nil, err
 			}
 		default:
 			conf[k] = v
@@ -153,6 +144,22 @@ func (r *Request) cloneConfig(c *ctClone, src *Guest) (Section, []string, error)
 		}
 	}
 	return conf, append([]string(nil), raw...), nil
+}
+
+// cloneNIC is a NIC with another MAC, on a bridge that the caller may use.
+func (r *Request) cloneNIC(v string) (string, error) {
+	n, err := schema.ParsePropString(".net", "", v)
+	if err != nil {
+		return "", die("%s", strings.TrimSpace(err.Error()))
+	}
+	n["hwaddr"] = r.w.mac()
+	if v, err = schema.PrintPropString(".net", n); err != nil {
+		return "", die("%s", strings.TrimSpace(err.Error()))
+	}
+	if r.Who.RootTicket() {
+		return v, nil
+	}
+	return v, r.bridgeAccess(v)
 }
 
 // cloneMount checks one mount point: volumes only, with space on the target storage; a linked clone needs a storage that has them.

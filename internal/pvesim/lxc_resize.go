@@ -1,19 +1,11 @@
 package pvesim
 
-import (
-	"math"
-	"slices"
-	"strings"
-
-	"github.com/proxops/proxops/internal/pvesim/schema"
-)
+import "slices"
 
 // lxcResize checks at once and grows in a task. What counts is the size of the volume, not what the config says.
 func (w *World) lxcResize(r *Request) (any, error) {
 	key, text := r.P.Str("disk"), r.P.Str("size")
-	grow, relative := strings.CutPrefix(text, "+")
-	want, ok := schema.ParseSize(grow)
-	if !ok {
+	if _, ok := newSize(text, 0); !ok {
 		return nil, die("invalid size string '%s'", text)
 	}
 	g, err := w.guest(kindLXC, r.Node, r.VMID)
@@ -34,9 +26,7 @@ func (w *World) lxcResize(r *Request) (any, error) {
 		if err := w.check(r.Who, "/storage/"+id, "Datastore.AllocateSpace"); err != nil {
 			return err
 		}
-		if relative {
-			want = min(want, math.MaxInt64-v.Size) + v.Size
-		}
+		want, _ := newSize(text, v.Size)
 		switch {
 		case want < v.Size:
 			return die("unable to shrink disk size")
@@ -100,11 +90,7 @@ func (a *Actor) ctGrow(vmid int, m mount, size int64) error {
 		if err != nil {
 			return err
 		}
-		real := size
-		if s.Type == storageLVMThin || s.Type == "lvm" {
-			real = (size + lvmExtent - 1) / lvmExtent * lvmExtent
-		}
-		a.resizeVolume(v, real)
+		a.resizeVolume(v, s.roundUp(size))
 		m.setSize(size)
 		g.Config[m.key] = m.print()
 		a.touch(g)

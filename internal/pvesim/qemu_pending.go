@@ -123,15 +123,8 @@ func (a *Actor) qemuHotplug(g *Guest, modified map[string]bool, errs map[string]
 		delete(g.Pending, k)
 	}
 	if cloudinit != "" {
-		err := a.qemuCloudinitWrite(g)
-		if err == nil {
-			err = a.qemuPlugDrive(g, cloudinit, g.Pending[cloudinit], features["disk"])
-		}
-		if err != nil {
+		if err := a.qemuPlugCloudinit(g, cloudinit, features["disk"]); err != nil {
 			note(cloudinit, err)
-		} else {
-			g.Config[cloudinit] = g.Pending[cloudinit]
-			delete(g.Pending, cloudinit)
 		}
 	}
 	qemuSaved(g)
@@ -140,6 +133,19 @@ func (a *Actor) qemuHotplug(g *Guest, modified map[string]bool, errs map[string]
 			a.Logf("%s", err.Error())
 		}
 	}
+}
+
+// qemuPlugCloudinit writes a cloud-init drive that is to be plugged, last of all, when everything else on it is in force.
+func (a *Actor) qemuPlugCloudinit(g *Guest, k string, plug bool) error {
+	if err := a.qemuCloudinitWrite(g); err != nil {
+		return err
+	}
+	if err := a.qemuPlugDrive(g, k, g.Pending[k], plug); err != nil {
+		return err
+	}
+	g.Config[k] = g.Pending[k]
+	delete(g.Pending, k)
+	return nil
 }
 
 // usbHotplug says whether USB devices can be plugged: only guests of a modern system get the controller for it.

@@ -121,27 +121,10 @@ func (a *Actor) qemuStartable(g *Guest) error {
 		}
 	}
 	for _, k := range driveKeys(conf) {
-		d, ok := parseDrive(k, conf[k])
-		if !ok || strings.HasPrefix(d.file(), "/") {
-			continue
-		}
-		id, _, managed := splitVolid(d.file())
-		if !managed {
-			continue
-		}
-		s, err := a.w.storageOn(id, a.Node)
-		if err != nil {
-			return err
-		}
-		kind, err := a.w.volumeType(d.file())
-		if err != nil {
-			return err
-		}
-		if !s.Has(kind) {
-			return die("storage '%s' does not support content-type '%s'", id, kind)
-		}
-		if a.w.volume(a.Node, d.file()) == nil {
-			return a.w.volumeMissing(d.file())
+		if d, ok := parseDrive(k, conf[k]); ok {
+			if err := a.driveUsable(d); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range 32 {
@@ -162,6 +145,28 @@ func (a *Actor) qemuStartable(g *Guest) error {
 	if g.number("vcpus", total) > total {
 		a.Logf("kvm: Invalid CPU topology: maxcpus must be equal to or greater than smp: maxcpus (%d) < smp_cpus (%s)", total, conf["vcpus"])
 		return die("start failed: QEMU exited with code 1")
+	}
+	return nil
+}
+
+// driveUsable finds what keeps a drive's volume from being used on this node; paths and empty drives need nothing.
+func (a *Actor) driveUsable(d *drive) error {
+	id, _, managed := splitVolid(d.file())
+	if !managed || strings.HasPrefix(d.file(), "/") {
+		return nil
+	}
+	s, err := a.w.storageOn(id, a.Node)
+	if err != nil {
+		return err
+	}
+	kind, err := a.w.volumeType(d.file())
+	switch {
+	case err != nil:
+		return err
+	case !s.Has(kind):
+		return die("storage '%s' does not support content-type '%s'", id, kind)
+	case a.w.volume(a.Node, d.file()) == nil:
+		return a.w.volumeMissing(d.file())
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package pvesim
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +9,15 @@ import (
 	"github.com/proxops/proxops/internal/pvesim/schema"
 )
 
-var resizeRE = regexp.MustCompile(`^(\+)?(\d+(?:\.\d+)?[KMGT]?)$`)
+// newSize is the size that a resize asks for, given the present one: absolute, or by how much more.
+func newSize(text string, now int64) (size int64, ok bool) {
+	grow, relative := strings.CutPrefix(text, "+")
+	size, ok = schema.ParseSize(grow)
+	if relative {
+		size = min(size, math.MaxInt64-now) + now
+	}
+	return size, ok
+}
 
 // copyWork is the time that copying n bytes takes: about 500 MB a second.
 func (a *Actor) copyWork(n int64) error {
@@ -71,28 +78,18 @@ func (a *Actor) qemuResizeDisk(vmid int, p Params) error {
 	if v == nil {
 		return a.w.volumeMissing(d.file())
 	}
-	m := resizeRE.FindStringSubmatch(p.Str("size"))
-	if m == nil {
-		return die("internal error")
-	}
-	size, _ := schema.ParseSize(m[2])
-	cur := v.Size
-	if m[1] != "" {
-		size = min(size, math.MaxInt64-cur) + cur
-	}
+	size, ok := newSize(p.Str("size"), v.Size)
 	switch {
-	case size < cur:
+	case !ok:
+		return die("unable to parse size '%s'", p.Str("size"))
+	case size < v.Size:
 		return die("shrinking disks is not supported")
-	case size == cur:
+	case size == v.Size:
 		return nil
 	case s.fileBased() && isBase(v.ID):
 		return die("command '/usr/bin/qemu-img resize '--preallocation=off' -f %s %s %d' failed: exit code 1", v.Format, s.Path(v.ID), size)
 	}
-	stored := size
-	if s.Type == storageLVMThin || s.Type == "lvm" {
-		stored = (size + lvmExtent - 1) / lvmExtent * lvmExtent
-	}
-	a.resizeVolume(v, stored)
+	a.resizeVolume(v, s.roundUp(size))
 	a.Logf("Image resized.")
 	d.setSize(size)
 	g.Config[k] = d.text()

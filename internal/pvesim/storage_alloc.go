@@ -11,6 +11,14 @@ import (
 // lvmExtent is the size of a physical extent, to which logical volumes are rounded.
 const lvmExtent = 4 << 20
 
+// roundUp is what a volume of a size in bytes takes on the storage: LVM has whole extents.
+func (s *Storage) roundUp(size int64) int64 {
+	if s.Type != storageLVMThin && s.Type != "lvm" {
+		return size
+	}
+	return (size + lvmExtent - 1) / lvmExtent * lvmExtent
+}
+
 // allocate is vdisk_alloc: it makes a volume for a guest on the actor's node and returns it. size is in KiB, as PVE passes it;
 // name is "" for the next free disk name. A directory keeps the size as it is, LVM rounds it up to extents.
 func (a *Actor) allocate(s *Storage, vmid int, content, format, name string, sizeKiB int64) (*Volume, error) {
@@ -78,7 +86,7 @@ func (a *Actor) allocateThin(s *Storage, vmid int, content, format, name string,
 	if sizeKiB <= 0 {
 		return nil, die("lvcreate '%s/%s' error:   --virtualsize may not be zero.", vg, name)
 	}
-	size := (sizeKiB<<10 + lvmExtent - 1) / lvmExtent * lvmExtent
+	size := s.roundUp(sizeKiB << 10)
 	a.Logf("  Logical volume \"%s\" created.", name)
 	a.Logf("  Logical volume %s/%s changed.", vg, name)
 	return a.createVolume(s, Volume{ID: volid, Owner: vmid, Content: content, Format: "raw", Size: size})
