@@ -207,7 +207,7 @@ func (e *estate) cloudInit(g *Guest) {
 	c["ide2"] = fmt.Sprintf("local-lvm:vm-%d-cloudinit,media=cdrom,size=4M", g.VMID)
 	c["ciuser"], c["ipconfig0"] = e.pick("admin", "debian", "ops"), e.pick("ip=dhcp", fmt.Sprintf("ip=10.0.%d.%d/24,gw=10.0.%d.1", e.between(0, 9), e.between(2, 254), e.between(0, 9)))
 	if e.chance(50) {
-		c["sshkeys"] = "ssh-ed25519%20AAAAC3NzaC1lZDI1NTE5AAAAI" + e.hex(16) + e.hex(16) + e.hex(10) + "%20ops%40lab"
+		c["sshkeys"] = "ssh-ed25519%20AAAAC3NzaC1lZDI1NTE5AAAAI" + e.hex(16) + e.hex(16) + e.hex(11) + "%20ops%40lab"
 	}
 }
 

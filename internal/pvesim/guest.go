@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // The kinds of guest, as the API's paths name them.
@@ -275,5 +277,18 @@ func (g *Guest) addUnused(volid string) error {
 		return die("Too many unused volumes - please delete them first.")
 	}
 	g.Config[free] = volid
+	return nil
+}
+
+// checkPublicKeys is validate_ssh_public_keys: every line that is not blank must be an OpenSSH public key; a comment is none.
+func checkPublicKeys(text string) error {
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line)); err != nil {
+			return die("SSH public key validation error")
+		}
+	}
 	return nil
 }

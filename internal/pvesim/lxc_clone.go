@@ -33,7 +33,7 @@ func (w *World) lxcClone(r *Request) (any, error) {
 	if c.target != "" && w.node(c.target) == nil {
 		return nil, die("no such cluster node '%s'", c.target)
 	}
-	if err := w.cloneStorage(c, r.Node); err != nil {
+	if err := w.cloneStorage(r.Node, c.storage, c.target); err != nil {
 		return nil, err
 	}
 	var upid string
@@ -62,27 +62,6 @@ func (w *World) lxcClone(r *Request) (any, error) {
 		return nil, err
 	}
 	return upid, nil
-}
-
-// cloneStorage checks the target storage; on another node it must be a shared one.
-func (w *World) cloneStorage(c *ctClone, node string) error {
-	if c.storage == "" {
-		return nil
-	}
-	s, err := w.storageOn(c.storage, node)
-	if err != nil {
-		return err
-	}
-	if c.target == "" {
-		return nil
-	}
-	if _, err := w.storageOn(c.storage, c.target); err != nil {
-		return err
-	}
-	if !s.Shared {
-		return die("can't clone to non-shared storage '%s'", c.storage)
-	}
-	return nil
 }
 
 // cloneConfig is the clone's config without its volumes, which go to c.mounts.

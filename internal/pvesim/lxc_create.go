@@ -1,10 +1,7 @@
 package pvesim
 
 import (
-	"encoding/base64"
-	"errors"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +46,8 @@ func (w *World) lxcCreate(r *Request) (any, error) {
 	if g := w.Guests[c.vmid]; g != nil {
 		return nil, die("%s %d already exists on node '%s'", kindName(g.Kind), c.vmid, g.Node)
 	}
-	if keys, ok := p.Get("ssh-public-keys"); ok && !validSSHKeys(keys) {
-		return nil, die("SSH public key validation error")
+	if err := checkPublicKeys(p.Str("ssh-public-keys")); err != nil {
+		return nil, err
 	}
 	if c.pool != "" && w.Pools[c.pool] == nil {
 		return nil, permErr("pool '" + c.pool + "' does not exist")
@@ -333,36 +330,6 @@ func (a *Actor) checkHookscript(volid string) error {
 		return die("'%s' is not in the snippets directory", volid)
 	case a.w.volume(a.Node, volid) == nil:
 		return die("script '%s' does not exist", volid)
-	}
-	return nil
-}
-
-// validSSHKeys wants an OpenSSH public key on every line.
-func validSSHKeys(text string) bool {
-	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if validSSHKey(line) != nil {
-			return false
-		}
-	}
-	return true
-}
-
-var errNoKey = errors.New("no ssh key")
-
-func validSSHKey(line string) error {
-	f := strings.Fields(line)
-	i := slices.IndexFunc(f, func(s string) bool {
-		return strings.HasPrefix(s, "ssh-") || strings.HasPrefix(s, "ecdsa-") || strings.HasPrefix(s, "sk-")
-	})
-	if i < 0 || i+1 >= len(f) {
-		return errNoKey
-	}
-	b, err := base64.StdEncoding.DecodeString(f[i+1])
-	if err != nil || len(b) < 8 || !strings.Contains(string(b[:min(len(b), 64)]), f[i]) {
-		return errNoKey
 	}
 	return nil
 }

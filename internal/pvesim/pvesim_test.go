@@ -312,3 +312,30 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestPublicKeys: what VMs and containers take as SSH keys is what ssh-keygen takes: no comment, no damaged key, no other text.
+func TestPublicKeys(t *testing.T) {
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGq8VqFqPU8PSfCsRsE2zRmmwl4eIFDlkIwYgVpzRWlL"
+	a := inProcess(t, world(t, "base", pvesim.Options{}))
+	a.makeVM(100)
+	for i, c := range []struct {
+		keys string
+		good bool
+	}{
+		{"", true}, {key, true}, {key + " ada@example.org", true}, {"\n" + key + " a\n\n" + key + " b\n", true}, {`no-pty,command="true" ` + key, true},
+		{"# ada\n" + key, false}, {key[:70], false}, {key[12:], false}, {"ssh-rsa " + key[12:], false}, {key + " a\nno key", false}, {"ssh-ed25519", false},
+	} {
+		want := 500
+		if c.good {
+			want = 200
+		}
+		encoded := strings.ReplaceAll(url.QueryEscape(c.keys), "+", "%20")
+		if r := a.do("PUT", vmPath+"/100/config", "sshkeys", encoded); r.code != want || !c.good && r.reason != "SSH public key validation error" {
+			t.Errorf("a VM with %q: %d %s", c.keys, r.code, r.reason)
+		}
+		form := []string{"vmid", fmt.Sprint(200 + i), "ostemplate", template, "rootfs", "local-dir:0.1", "ssh-public-keys", c.keys}
+		if r := a.do("POST", ct, form...); r.code != want || !c.good && r.reason != "SSH public key validation error" {
+			t.Errorf("a container with %q: %d %s", c.keys, r.code, r.reason)
+		}
+	}
+}

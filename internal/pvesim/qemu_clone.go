@@ -70,7 +70,7 @@ func (w *World) qemuClone(r *Request) (any, error) {
 // qemuCloneCheck makes the checks of a clone, in PVE's order, and returns the config that is cloned.
 func (a *Actor) qemuCloneCheck(g *Guest, j *cloneJob) (conf Section, full bool, err error) {
 	w := a.w
-	if err := w.qemuCloneStorage(a.Node, j); err != nil {
+	if err := w.cloneStorage(a.Node, j.storage, j.target); err != nil {
 		return nil, false, err
 	}
 	if err := g.checkLock(); err != nil {
@@ -126,27 +126,6 @@ func (a *Actor) qemuCloneCheck(g *Guest, j *cloneJob) (conf Section, full bool, 
 		}
 	}
 	return conf, full, nil
-}
-
-// qemuCloneStorage checks the storage that a clone is to go to.
-func (w *World) qemuCloneStorage(node string, j *cloneJob) error {
-	if j.storage == "" {
-		return nil
-	}
-	s, err := w.storageOn(j.storage, node)
-	if err != nil {
-		return err
-	}
-	if j.target == "" {
-		return nil
-	}
-	if _, err := w.storageOn(j.storage, j.target); err != nil {
-		return err
-	}
-	if !s.Shared {
-		return die("can't clone to non-shared storage '%s'", j.storage)
-	}
-	return nil
 }
 
 // cloneDriveAccess checks the right to make a copy of a drive, and says whether the drive is on shared storage.

@@ -29,39 +29,14 @@ func (r *Request) qemuParams() (map[string]any, error) {
 		}
 	}
 	if keys, ok := r.P.Get("sshkeys"); ok {
-		if err := checkSSHKeys(keys); err != nil {
+		if decoded, err := url.PathUnescape(keys); err == nil {
+			keys = decoded
+		}
+		if err := checkPublicKeys(keys); err != nil {
 			return nil, err
 		}
 	}
 	return set, nil
-}
-
-// checkSSHKeys is validate_ssh_public_keys of the decoded value.
-func checkSSHKeys(encoded string) error {
-	decoded, err := url.PathUnescape(encoded)
-	if err != nil {
-		decoded = encoded
-	}
-	for line := range strings.SplitSeq(decoded, "\n") {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if !sshKeyLine(line) {
-			return die("SSH public key validation error")
-		}
-	}
-	return nil
-}
-
-func sshKeyLine(line string) bool {
-	fields := strings.Fields(line)
-	for i, f := range fields {
-		kind := strings.HasPrefix(f, "ssh-") || strings.HasPrefix(f, "ecdsa-sha2-") || strings.HasPrefix(f, "sk-ssh-") || strings.HasPrefix(f, "sk-ecdsa-")
-		if kind && i+1 < len(fields) && strings.HasPrefix(fields[i+1], "AAAA") {
-			return true
-		}
-	}
-	return false
 }
 
 func (w *World) qemuCreate(r *Request) (any, error) {

@@ -162,3 +162,21 @@ func (a *Actor) free(volid string) error {
 		return nil
 	})
 }
+
+// cloneStorage checks the storage that a clone is to go to, "" for that of its source; on another node, target, it must be a shared one.
+func (w *World) cloneStorage(node, storage, target string) error {
+	if storage == "" {
+		return nil
+	}
+	s, err := w.storageOn(storage, node)
+	if err != nil || target == "" {
+		return err
+	}
+	if _, err := w.storageOn(storage, target); err != nil {
+		return err
+	}
+	if !s.Shared {
+		return die("can't clone to non-shared storage '%s'", storage)
+	}
+	return nil
+}

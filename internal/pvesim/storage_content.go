@@ -88,17 +88,22 @@ func (r *Request) volumeOf() (string, error) {
 	return vol, nil
 }
 
+// volumeFor is volumeOf for a caller who may use the volume, whose content type must be want unless that is "".
+func (r *Request) volumeFor(want string) (string, error) {
+	volid, err := r.volumeOf()
+	if err != nil {
+		return "", err
+	}
+	return volid, r.w.volumeAccess(r.Who, 0, volid, want)
+}
+
 // fileRestore looks into backups on a Proxmox Backup Server, of which the simulator has none.
 func (w *World) fileRestore(r *Request) (any, error) {
 	s, err := w.storage(r.P.Str("storage"))
 	if err != nil {
 		return nil, err
 	}
-	volid, err := r.volumeOf()
-	if err != nil {
-		return nil, err
-	}
-	if err := w.volumeAccess(r.Who, 0, volid, contentBackup); err != nil {
+	if _, err := r.volumeFor(contentBackup); err != nil {
 		return nil, err
 	}
 	if s.Type != "pbs" {
@@ -109,11 +114,8 @@ func (w *World) fileRestore(r *Request) (any, error) {
 
 // importMetadata reads what an appliance says of its machine, of which the simulator keeps nothing: it answers what PVE refuses.
 func (w *World) importMetadata(r *Request) (any, error) {
-	volid, err := r.volumeOf()
+	volid, err := r.volumeFor("")
 	if err != nil {
-		return nil, err
-	}
-	if err := w.volumeAccess(r.Who, 0, volid, ""); err != nil {
 		return nil, err
 	}
 	s, name, err := w.parseVolid(volid)
@@ -133,11 +135,8 @@ func (w *World) importMetadata(r *Request) (any, error) {
 }
 
 func (w *World) contentInfo(r *Request) (any, error) {
-	volid, err := r.volumeOf()
+	volid, err := r.volumeFor("")
 	if err != nil {
-		return nil, err
-	}
-	if err := w.volumeAccess(r.Who, 0, volid, ""); err != nil {
 		return nil, err
 	}
 	s, name, err := w.parseVolid(volid)
