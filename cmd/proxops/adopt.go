@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/proxops/proxops/internal/adopt"
+	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/repo"
@@ -60,6 +62,8 @@ Exit status: 0, or 1 when something could not be read or a check failed.`,
 	fl.BoolVar(&f.check, "check", false, "read back what was written, plan it, and fail when anything but ownership claims and INCOMPLETE items is left")
 	fl.StringVar(&f.state, "from-tfstate", "", "name guests as this Terraform state file does (providers bpg/proxmox and Telmate/proxmox)")
 	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
+	offer(c, "output", "text", "json")
+	_ = c.RegisterFlagCompletionFunc("select", completeSelect)
 	return c
 }
 
@@ -268,4 +272,18 @@ func (r adoptReport) failed() bool {
 		}
 	}
 	return false
+}
+
+// completeSelect completes the keys of --select, and after kind= the kinds.
+func completeSelect(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	list, ok := strings.CutPrefix(typed, "kind=")
+	if !ok {
+		return []string{"tag=", "pool=", "vmid=", "name=", "kind="}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	before := list[:strings.LastIndexByte(list, ',')+1]
+	var out []string
+	for _, k := range kind.All {
+		out = append(out, "kind="+before+k.Name)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -54,6 +54,7 @@ action failed. With -n as diff.`,
 	c.Flags().BoolVarP(&dry, "dry-run", "n", false, "plan only, as diff does")
 	c.Flags().BoolVar(&diff, "diff", false, "print each plan before it runs")
 	c.Flags().StringVarP(&output, "output", "o", "text", "with -n: text, json or markdown")
+	offer(c, "output", "text", "json", "markdown")
 	vanishedFlag(c, &vanished)
 	return c
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
 	"github.com/proxops/proxops/internal/show"
@@ -48,6 +47,7 @@ held back alone are 0.`,
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text, json or markdown")
+	offer(c, "output", "text", "json", "markdown")
 	vanishedFlag(c, &vanished)
 	return c
 }
@@ -73,15 +73,7 @@ func (a *app) print(output string, reports []reconcile.Report) error {
 
 func vanishedFlag(c *cobra.Command, to *[]string) {
 	c.Flags().StringArrayVar(to, "prune-vanished", nil, "allow deletes of this kind although the composition names none of it any more; may be given several times")
-	_ = c.RegisterFlagCompletionFunc("prune-vanished", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var out []string
-		for _, k := range kind.All {
-			if k.IsGuest() {
-				out = append(out, k.Name)
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	})
+	offer(c, "prune-vanished", kindsWithIDs()...)
 }
 
 func allow(kinds []string) func(*plan.Policy) {

@@ -58,6 +58,7 @@ func cliReference() string {
 	a := &app{env: map[string]string{}}
 	root := a.root()
 	root.InitDefaultVersionFlag()
+	root.InitDefaultCompletionCmd()
 	var b strings.Builder
 	b.WriteString("# Commands\n\nPrinted from the code; `proxops COMMAND --help` says the same.\n\n## Global flags\n\n```\n" +
 		root.PersistentFlags().FlagUsages() + "```\n")

@@ -26,6 +26,13 @@ func (a *app) historyCmd() *cobra.Command {
 which task. The journal lies in data-dir and is bounded; the oldest entries go
 first. It is for people: nothing depends on it.
 
+With -o json each entry is a line of its own: time (RFC 3339), event (started,
+stopped, action, aborted, recovered or interrupted), agent, cluster, commit,
+dirty (uncommitted edits on top of it); of an action also action, kind, name,
+node, id, why, changes (path, old, new), outcome (done, warnings, failed,
+deferred or unknown), error, task (PVE's UPID), took_ns (nanoseconds), warnings
+and tail (the task log's last lines). What is empty is left out.
+
 Exit status: 0, or 1 when the journal cannot be read.`,
 		RunE: func(*cobra.Command, []string) error {
 			if output != "text" && output != "json" {
@@ -60,6 +67,7 @@ Exit status: 0, or 1 when the journal cannot be read.`,
 	c.Flags().StringVar(&object, "object", "", "only this object: kind/name, a name, or an id")
 	c.Flags().DurationVar(&since, "since", 0, "only entries of this long ago or newer, such as 24h")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json (an entry a line)")
+	offer(c, "output", "text", "json")
 	return c
 }
 

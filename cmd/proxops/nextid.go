@@ -23,6 +23,7 @@ that they keep for no kind. Nothing reserves it.`,
 	}
 	c.Flags().IntVar(&from, "from", 100, "lowest id to consider")
 	c.Flags().StringVar(&kindName, "kind", "", "VM, LXC, TemplateVM or TemplateCT: an id of the kind's vmid-ranges")
+	offer(c, "kind", kindsWithIDs()...)
 	return c
 }
 
@@ -80,4 +81,15 @@ func (a *app) nextID(ctx context.Context, from int, kindName string) error {
 		}
 	}
 	return fmt.Errorf("no id of %s from %d on is free", text, from)
+}
+
+// kindsWithIDs are the kinds of guests and their templates.
+func kindsWithIDs() []string {
+	var out []string
+	for _, k := range kind.All {
+		if k.IsGuest() {
+			out = append(out, k.Name)
+		}
+	}
+	return out
 }

@@ -177,7 +177,7 @@ Try it without any cluster: proxops demo`,
 		Version:            versionText(),
 	}
 	c.SetVersionTemplate("proxops {{.Version}}\n")
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return hint{err: err} })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return hint{err: flagFault(err)} })
 	f := c.PersistentFlags()
 	f.StringVar(&a.flags.Config, "config", "", "path of proxops.yaml (PROXOPS_CONFIG)")
 	f.StringVar(&a.flags.GitPath, "git-path", "", "work tree to read, instead of the one around the working directory (PROXOPS_GIT_PATH)")
@@ -193,6 +193,8 @@ Try it without any cluster: proxops demo`,
 	f.BoolVar(&a.readOnly, "read-only", false, "report drift, never correct it")
 	f.StringArrayVar(&a.clusters, "cluster", nil, "only this cluster; may be given several times")
 	_ = c.RegisterFlagCompletionFunc("cluster", a.completeCluster)
+	offer(c, "log-level", "debug", "info", "warn", "error")
+	offer(c, "pve-auth", "token", "ticket")
 	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.given(cmd) }
 	c.AddGroup(&cobra.Group{ID: "main", Title: "Main commands:"}, &cobra.Group{ID: "more", Title: "More commands:"})
 	for _, cmd := range a.commands() {
@@ -201,6 +203,28 @@ Try it without any cluster: proxops demo`,
 	c.SetHelpCommand(helpCmd())
 	c.SetCompletionCommandGroupID("more")
 	return c
+}
+
+// flagFault words a flag's value that is not of its type.
+func flagFault(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	what := map[string]string{"int": "a whole number", "uint64": "a whole number from 0 on", "uint16": "a whole number from 0 to 65535",
+		"float64": "a number", "bool": "true or false", "duration": "a duration, such as 90s, 15m or 24h"}[bad.GetFlag().Value.Type()]
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("--%s: %q is too large or too small", bad.GetFlag().Name, bad.GetValue())
+	case what == "":
+		return fmt.Errorf("--%s: %q: %w", bad.GetFlag().Name, bad.GetValue(), bad.Unwrap())
+	}
+	return fmt.Errorf("--%s: %q is not %s", bad.GetFlag().Name, bad.GetValue(), what)
+}
+
+// offer lets the shell complete a flag's values.
+func offer(c *cobra.Command, flag string, values ...string) {
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // given takes over the flags whose zero value means something.

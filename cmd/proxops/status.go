@@ -44,6 +44,7 @@ looked at.`,
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json: clusters and objects as in a daemon's /status")
+	offer(c, "output", "text", "json")
 	c.Flags().StringVar(&remote, "remote", "", "URL of a running proxops run, such as http://127.0.0.1:9494")
 	return c
 }
