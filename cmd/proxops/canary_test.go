@@ -32,6 +32,7 @@ const (
 	canaryHook     = "canary-webhook-0009"
 	canaryChat     = "canary-chat-0010"
 	canaryForge    = "canary-forge-0011"
+	canaryEtcd     = "canary-etcd-0012"
 )
 
 // canaryProcess uses every secret of the process.
@@ -40,6 +41,10 @@ listen-auth: bearer
 webhook-auth: hook
 notifications: [{name: ops, url: chat}]
 git: {status: {provider: gitea, api-url: "http://127.0.0.1:1/api/v1", repository: ops/infra, token: forge}}
+`
+
+// canaryShares has the agent log in to an etcd that is away.
+const canaryShares = `coordination: {etcd: {endpoints: ["https://127.0.0.1:1"], user: proxops, password: etcd}}
 `
 
 // planted is a repository whose every secret slot holds a canary, on a lab.
@@ -80,7 +85,7 @@ func plantAt(t *testing.T, w *pvesim.World, url, fingerprint string) *planted {
 	if err := sops.Create(filepath.Join(p.dir, "clusters/prod/secrets.sops.yaml"), []string{id.Recipient().String()}, secret.New(plain)); err != nil {
 		t.Fatal(err)
 	}
-	own := "secrets:\n    bearer: " + canaryBearer + "\n    hook: " + canaryHook + "\n    chat: http://127.0.0.1:1/" + canaryChat + "\n    forge: " + canaryForge + "\n"
+	own := "secrets:\n    bearer: " + canaryBearer + "\n    hook: " + canaryHook + "\n    chat: http://127.0.0.1:1/" + canaryChat + "\n    forge: " + canaryForge + "\n    etcd: " + canaryEtcd + "\n"
 	if err := sops.Create(filepath.Join(p.dir, "process.sops.yaml"), []string{id.Recipient().String()}, secret.New(own)); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,7 @@ func (p *planted) run(t *testing.T, env []string, args ...string) string {
 
 func (p *planted) check(t *testing.T, where, text string) {
 	t.Helper()
-	for _, canary := range []string{canaryToken, canaryEnvToken, canaryPassword, canaryGit, canaryVM, canaryCT, canaryStdin, canaryBearer, canaryHook, canaryChat, canaryForge, "$6$", p.key, strings.TrimPrefix(p.key, "AGE-SECRET-KEY-")} {
+	for _, canary := range []string{canaryToken, canaryEnvToken, canaryPassword, canaryGit, canaryVM, canaryCT, canaryStdin, canaryBearer, canaryHook, canaryChat, canaryForge, canaryEtcd, "$6$", p.key, strings.TrimPrefix(p.key, "AGE-SECRET-KEY-")} {
 		if strings.Contains(text, canary) {
 			t.Errorf("%s shows %s:\n%s", where, canary, text)
 		}
@@ -226,6 +231,12 @@ func TestCanary(t *testing.T) {
 		}
 	}
 	p.world.SetFaults()
+	writeFiles(t, p.dir, map[string]string{"proxops.yaml": canaryProcess + canaryShares})
+	for _, args := range [][]string{{"run", "--listen", "127.0.0.1:0"}, {"doctor"}, {"secrets", "check", "--process"}, {"status"}} {
+		if text := p.run(t, p.env, args...); args[0] == "run" && !strings.Contains(text, "etcd") {
+			t.Errorf("the agent does not ask etcd:\n%s", text)
+		}
+	}
 	p.wrongKeys(t)
 	p.files(t)
 }

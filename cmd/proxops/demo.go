@@ -70,7 +70,8 @@ func (a *app) demo(ctx context.Context, dir string, keep bool) error {
 	defer func() { _ = d.srv.Close() }() // the demo is over
 	d.alice = creds.alice
 	if err := d.write(files, creds); err != nil {
-		return err
+		_ = os.RemoveAll(dir) // it is ours and half made
+		return fmt.Errorf("--dir: %s: %w: make room, or name a folder where there is some; nothing is left of it", dir, cause(err))
 	}
 	if err := d.story(keep); err != nil {
 		if ctx.Err() != nil {
@@ -94,16 +95,17 @@ func demoFolder(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		return "", err
+	err = os.MkdirAll(filepath.Dir(full), 0o755)
+	if err == nil {
+		err = os.Mkdir(full, 0o700)
 	}
-	if err := os.Mkdir(full, 0o755); err != nil {
-		if errors.Is(err, os.ErrExist) {
-			return "", fmt.Errorf("--dir: %s exists already: name a folder that does not", dir)
-		}
-		return "", fmt.Errorf("--dir: %w", err)
+	switch {
+	case err == nil:
+		return full, nil
+	case errors.Is(err, os.ErrExist):
+		return "", fmt.Errorf("--dir: %s exists already: name a folder that does not", dir)
 	}
-	return full, nil
+	return "", fmt.Errorf("--dir: %w: name a folder where you may write", err)
 }
 
 func (d *demoRun) repo() string    { return filepath.Join(d.dir, "repository") }

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/proxops/proxops/internal/sops"
 )
 
 // watched is an output that a test waits on.
@@ -77,5 +82,52 @@ func TestDemoKeep(t *testing.T) {
 		if st, err := os.Stat(name); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, st.Mode(), err)
 		}
+	}
+	holdsNoPlaintext(t, dir, out.String())
+}
+
+// holdsNoPlaintext looks through the folder that a demo left: its one plain
+// secret is the age key, in a file of its own, which others cannot read, and no
+// commit has it. What the secrets file holds stands nowhere else, nor was it said.
+func holdsNoPlaintext(t *testing.T, dir, said string) {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(dir, "age-key.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity := regexp.MustCompile(`AGE-SECRET-KEY-1(\w+)`).FindSubmatch(key)
+	doc, err := sops.Open(filepath.Join(dir, "repository", "clusters/demo/secrets.sops.yaml"), sops.Env{KeyFile: filepath.Join(dir, "age-key.txt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := doc.Lookup("secrets.proxops-token")
+	_, value, ok := strings.Cut(token.Reveal(), "=")
+	if err != nil || !ok || identity == nil {
+		t.Fatalf("the test's own premise: %v, %v, %v", err, ok, identity)
+	}
+	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("others may enter %s: %v, %v", dir, st.Mode(), err)
+	}
+	check := func(name, text string) {
+		if strings.Contains(text, value) || name != "age-key.txt" && strings.Contains(text, string(identity[1])) {
+			t.Errorf("%s holds a secret:\n%s", name, text)
+		}
+	}
+	check("what was said", said)
+	seen := 0
+	err = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		seen++
+		text, err := os.ReadFile(file)
+		if z, e := zlib.NewReader(bytes.NewReader(text)); e == nil { // an object of git's
+			text, _ = io.ReadAll(z)
+		}
+		check(strings.TrimPrefix(file, dir+"/"), string(text))
+		return err
+	})
+	if err != nil || seen < 10 {
+		t.Errorf("%d files, %v", seen, err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/proxops/proxops/internal/pvesim"
 	"github.com/spf13/cobra"
 )
@@ -178,7 +177,7 @@ func (f labFlags) open() (pvesim.State, ready, error) {
 	if err != nil {
 		return s, line, err
 	}
-	return s, line, renameio.WriteFile(credentialsFile(f.state), append(b, '\n'), 0o600)
+	return s, line, writeWhole(credentialsFile(f.state), append(b, '\n'), 0o600)
 }
 
 func credentialsFile(dir string) string { return filepath.Join(dir, "credentials.json") }

@@ -85,7 +85,7 @@ func (a *app) daemon(ctx context.Context) error {
 		return err
 	}
 	if g.journal, err = journal.Open(journal.Dir(s.DataDir)); err != nil {
-		g.log.Warn("no journal is kept", "err", err)
+		g.log.Warn("no journal is kept: see to its place, or choose another data-dir, and start again", "err", err)
 	}
 	return g.run(ctx, d)
 }
@@ -228,7 +228,7 @@ func (g *agent) note(entries ...journal.Entry) {
 		entries[i].Agent = g.name
 	}
 	if err := g.journal.Append(entries...); err != nil {
-		g.log.Warn("journal entries were lost", "err", err)
+		g.log.Warn("journal entries were lost: make room there", "err", err)
 	}
 }
 

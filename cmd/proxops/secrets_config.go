@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/proxops/proxops/internal/yamldoc"
 )
 
@@ -34,7 +33,7 @@ func addReferences(file, name, block string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, renameio.WriteFile(file, []byte(out), info.Mode().Perm())
+	return true, writeWhole(file, []byte(out), info.Mode().Perm())
 }
 
 // clusterEntry finds pve.clusters.<name>, or nil.

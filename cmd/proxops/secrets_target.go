@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/secret"
 	"github.com/proxops/proxops/internal/show"
@@ -165,7 +164,7 @@ func addLine(file, line string) (bool, error) {
 	if had := keys(string(text)); had < 0 || keys(out) != had+1 {
 		return false, nil
 	}
-	return true, renameio.WriteFile(file, []byte(out), mode)
+	return true, writeWhole(file, []byte(out), mode)
 }
 
 func (a *secretsCommand) check(ctx context.Context) error {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
 	"github.com/proxops/proxops/internal/pve"
 	"github.com/spf13/cobra"
 )
@@ -51,7 +50,11 @@ type estateFile struct {
 }
 
 func (a *app) snapshot(ctx context.Context, out string, force bool) error {
-	if _, err := os.Stat(out); err == nil && !force && out != "-" {
+	switch st, err := os.Stat(out); {
+	case err != nil || out == "-":
+	case !st.Mode().IsRegular(): // its place would be taken by a file
+		return fmt.Errorf("--out: %s is no regular file; - writes to standard output", out)
+	case !force:
 		return fmt.Errorf("--out: %s exists already; --force overwrites it", out)
 	}
 	c, client, err := a.reader(ctx)
@@ -74,8 +77,8 @@ func (a *app) snapshot(ctx context.Context, out string, force bool) error {
 	if out == "-" {
 		told = a.err
 		_, err = a.out.Write(b)
-	} else {
-		err = renameio.WriteFile(out, b, 0o600)
+	} else if err = writeWhole(out, b, 0o600); err != nil {
+		err = fmt.Errorf("--out: %w", err)
 	}
 	if err != nil {
 		return err

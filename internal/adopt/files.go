@@ -48,7 +48,7 @@ func Write(root string, manifests []Manifest, force bool) ([]File, error) {
 		f := File{Manifest: m, Status: Declared}
 		if m.Declared == "" {
 			if f.Status, f.Diff, err = writeOne(dir, m, force); err != nil {
-				return out, fmt.Errorf("%s: not written: %w", m.File, err)
+				return out, fmt.Errorf("%s: not written: %w: make room or see to the rights of its folder, and repeat; what is written stays", m.File, err)
 			}
 		}
 		out = append(out, f)

@@ -76,7 +76,7 @@ func EditInEditor(ctx context.Context, editor []string, text secret.Text, term T
 	}
 	file := filepath.Join(dir, "secrets.yaml")
 	if err := os.WriteFile(file, []byte(text.Reveal()), 0o600); err != nil {
-		return secret.Text{}, err
+		return secret.Text{}, fmt.Errorf("%s: the text to edit has no place there: %w: make room, or name another directory in XDG_RUNTIME_DIR or TMPDIR", dir, bare(err))
 	}
 	if err := runEditor(ctx, append(append([]string{}, editor...), file), term, signals); err != nil {
 		return secret.Text{}, err

@@ -136,7 +136,7 @@ func write(path string, out []byte) error {
 	}
 	err := renameio.WriteFile(target, out, 0o600, renameio.WithTempDir(dir), renameio.WithExistingPermissions())
 	if err != nil {
-		return osFault(ErrNotWritten, "not written, the old file is as it was", err)
+		return osFault(ErrNotWritten, "not written, the old file is as it was: make room or see to the rights of its folder, and repeat", bare(err))
 	}
 	return syncDir(dir)
 }
@@ -171,4 +171,14 @@ func withLock(ctx context.Context, path string, f func() error) error {
 	}
 	defer func() { _ = lock.Unlock() }()
 	return f()
+}
+
+// bare takes the path out of an error that is told with its place, and that of
+// a temporary file says nothing.
+func bare(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
