@@ -5,11 +5,14 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/proxops/proxops/internal/show"
 )
 
 //go:embed assets pages
@@ -106,7 +109,24 @@ func (d *Dashboard) render(w http.ResponseWriter, code int, page, title, here st
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = b.WriteTo(w)
+	_, _ = io.WriteString(w, visible(b.String()))
+}
+
+// visible spells out the characters of a page that could reorder or hide text:
+// what comes from PVE or git may be anybody's.
+func visible(page string) string {
+	var b strings.Builder
+	for page != "" {
+		i := strings.IndexAny(page, "\n\t")
+		if i < 0 {
+			b.WriteString(show.Clean(page))
+			break
+		}
+		b.WriteString(show.Clean(page[:i]))
+		b.WriteByte(page[i])
+		page = page[i+1:]
+	}
+	return b.String()
 }
 
 func (d *Dashboard) missing(w http.ResponseWriter, what string) {
