@@ -174,7 +174,11 @@ func TestSecretValues(t *testing.T) {
 		e := oddEstate(t)
 		e.world.View(func(s *pvesim.State) {
 			s.Guests[102].Config["args"], s.Guests[102].Config["future"] = value, value
+			s.Guests[102].Config["keyboard"] = value // a key that extra takes
 			s.Guests[112].Raw = append(s.Guests[112].Raw, "lxc.init.cmd: "+value)
+			if hidden { // an environment is hidden whatever it looks like
+				s.Guests[112].Raw = append(s.Guests[112].Raw, "lxc.environment: DB=hunter2", "lxc.environment.runtime: DB=hunter2")
+			}
 		})
 		res, _ := e.proof(adopt.Options{Extra: true})
 		text := fmt.Sprintf("%s %v", manifest(t, res, "102").Text, res.Gaps)

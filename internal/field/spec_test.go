@@ -208,7 +208,7 @@ func load(t testing.TB, text string) *vm {
 func guest(text string) *Guest {
 	g := &Guest{Exists: true, Config: map[string]Entry{"memory": {Value: ptr("512")}}}
 	for l := range strings.Lines(text) {
-		l = strings.TrimSpace(l)
+		l = strings.TrimRight(strings.TrimLeft(l, " \t"), "\r\n") // a blank value stays one
 		k, v, _ := strings.Cut(l, ": ")
 		if k == "" {
 			continue
