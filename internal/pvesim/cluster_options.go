@@ -1,6 +1,7 @@
 package pvesim
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +34,7 @@ func (w *World) clusterOptions(r *Request) (any, error) {
 
 func datacenterValue(m *schema.Method, k, v string) any {
 	if k == "registered-tags" {
-		return splitList(v)
+		return sortedList(v)
 	}
 	p, ok := m.Key(k)
 	switch {
@@ -53,7 +54,7 @@ func datacenterValue(m *schema.Method, k, v string) any {
 				}
 			}
 			if sub == "user-allow-list" {
-				out[sub] = strings.Split(text, ";")
+				out[sub] = sortedList(text)
 			}
 		}
 		return out
@@ -63,6 +64,13 @@ func datacenterValue(m *schema.Method, k, v string) any {
 		}
 	}
 	return v
+}
+
+// sortedList is a list of tags as datacenter.cfg keeps them: each once, in the alphabet's order.
+func sortedList(text string) []string {
+	list := splitList(text)
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 func (w *World) clusterSetOptions(r *Request) (any, error) {
@@ -75,7 +83,7 @@ func (w *World) clusterSetOptions(r *Request) (any, error) {
 		}
 		v := r.P.Str(k)
 		if k == "registered-tags" {
-			v = strings.Join(splitList(v), ";")
+			v = strings.Join(sortedList(v), ";")
 		}
 		w.Datacenter[k] = v
 	}
