@@ -398,3 +398,44 @@ func TestPassword(t *testing.T) {
 		t.Errorf("keys %q, %v", keys, err)
 	}
 }
+
+// A CD drive with the ISO that is wanted is as it should be, whatever else its
+// text says; another medium is changed, and a disk is never taken for one.
+func TestCDEquality(t *testing.T) {
+	for _, c := range []struct{ iso, live, want string }{
+		{"none", "none,media=cdrom", ""},
+		{"none", "local:iso/debian.iso,media=cdrom,size=4M", "ide2=none,media=cdrom"},
+		{"debian", "VOLID,media=cdrom", ""},
+		{"debian", "media=cdrom,file=VOLID,size=654M", ""},
+		{"debian", "none,media=cdrom", "ide2=VOLID,media=cdrom"},
+		{"debian", "local:iso/other.iso,media=cdrom,size=9M", "ide2=VOLID,media=cdrom"},
+		{"debian", "local-lvm:vm-101-disk-0,size=8G", "anomaly"},
+		{"none", "local-lvm:vm-101-disk-0,size=8G", "anomaly"},
+	} {
+		spec := vmSpec(t, "disks: []\nnetworks: []\nhardware: {cdrom: {iso: "+c.iso+"}}")
+		bind(t, spec)
+		volid := ""
+		for _, p := range field.Diff(spec.Shape(guest(false, "")), guest(false, "")).Edits {
+			if p.Key == "ide2" {
+				volid, _, _ = strings.Cut(p.Value.String(), ",")
+			}
+		}
+		if volid == "" {
+			t.Fatalf("%s: nothing goes into an empty slot", c.iso)
+		}
+		live := guest(false, "ide2: "+strings.ReplaceAll(c.live, "VOLID", volid))
+		d := field.Diff(spec.Shape(live), live)
+		got := ""
+		for _, e := range d.Edits {
+			if e.Key == "ide2" {
+				got += "ide2=" + e.Value.String()
+			}
+		}
+		for range d.Anomalies {
+			got += "anomaly"
+		}
+		if want := strings.ReplaceAll(c.want, "VOLID", volid); got != want {
+			t.Errorf("%s over %s: %q, want %q", c.iso, c.live, got, want)
+		}
+	}
+}

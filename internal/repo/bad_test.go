@@ -55,6 +55,22 @@ var badFiles = []struct {
 	{"path out of the repository", files{"clusters/prod/resources.yaml": "resources: [../../../x.yaml, /etc/x.yaml]\n"},
 		`clusters/prod/resources.yaml:1:13: resources[0]: ../../../x.yaml: leads out of the repository` + "\n" +
 			`clusters/prod/resources.yaml:1:30: resources[1]: /etc/x.yaml: is absolute: write it from the repository's root or from this file's directory`},
+	{"paths of no use", files{"clusters/prod/resources.yaml": "resources:\n  - '../../..'\n  - 'vm\\prod\\a.yaml'\n  - vm/../../x.yaml\n  - vm/a.yaml\n  - vm/prod/A.YAML\n  - ''\n  - {a: b}\n", "vm/prod/A.YAML": "", "vm/a.yaml": ""},
+		`clusters/prod/resources.yaml:2:5: resources[0]: ../../..: leads out of the repository` + "\n" +
+			`clusters/prod/resources.yaml:3:5: resources[1]: vm\prod\a.yaml: holds a backslash: write / between folders` + "\n" +
+			`clusters/prod/resources.yaml:4:5: resources[2]: vm/../../x.yaml: leads out of the repository` + "\n" +
+			`clusters/prod/resources.yaml:5:5: resources[3]: vm/a.yaml: stands directly under vm: move it to vm/base or vm/prod` + "\n" +
+			`clusters/prod/resources.yaml:6:5: resources[4]: vm/prod/A.YAML: does not end in .yaml or .yml` + "\n" +
+			`clusters/prod/resources.yaml:7:5: resources[5]: is the path of a manifest, not empty` + "\n" +
+			`clusters/prod/resources.yaml:8:5: resources[6]: is the path of a manifest, not a mapping`},
+	{"composition that is a list", files{"clusters/prod/resources.yaml": "[vm/prod/a.yaml]\n"},
+		`clusters/prod/resources.yaml:1:1: is a mapping with resources, a list of paths, not a list`},
+	{"composition without a list", files{"clusters/prod/resources.yaml": "{}\n"},
+		`clusters/prod/resources.yaml:1:1: resources: is required: a list of paths, [] for none`},
+	{"composition of two documents", files{"clusters/prod/resources.yaml": "resources: [vm/prod/a.yaml]\n---\nresources: []\n"},
+		`clusters/prod/resources.yaml: is not one document with resources: write resources: [] for none`},
+	{"composition that is no YAML", files{"clusters/prod/resources.yaml": "resources: [vm/prod/a.yaml\n"},
+		`clusters/prod/resources.yaml:2:1: did not find expected ',' or ']'`},
 	{"50 MB manifest", files{"vm/prod/a.yaml": strings.Repeat("# 50 MB of comment lines of fifty bytes each ......\n", 50<<20/50)},
 		`vm/prod/a.yaml: is too large: 54525952 bytes, at most 1048576`},
 	{"non-UTF-8", files{"vm/prod/a.yaml": vmYAML("a", 100, "  pve-description: \"M\xfcnchen\"\n")},
