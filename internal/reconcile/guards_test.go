@@ -15,8 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/proxops/proxops/internal/apply"
-	"github.com/proxops/proxops/internal/field"
-	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/live"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/pve"
@@ -234,9 +232,9 @@ func TestWant(t *testing.T) {
 	migrating := strings.Replace(strings.Replace(plainVM, "{name: web}", `{name: web, annotations: {proxops/placement: migrate}}`, 1), "tags: [blue]", "tags: [blue]\n  state: started\n  pool: prod", 1)
 	iso := "apiVersion: proxops/v1alpha1\nkind: ISO\nmetadata: {name: rescue}\nspec: {nodes: [pve01, pve02], storage: local, filename: a.iso, url: 'https://example.org/a.iso', checksum: {algorithm: sha256, value: " + strings.Repeat("0", 64) + "}}\n"
 	second := strings.NewReplacer("rescue", "rescue2", "a.iso", "b.iso").Replace(iso)
-	c := desired(t, migrating, template, iso, second)
+	c := desired(t, migrating, template, strings.Replace(clone, "clone: golden", "clone: golden\n  state: stopped", 1), iso, second)
 	w := Want(c)
-	if d := cmp.Diff(map[int]live.Declared{100: {Running: true, Pool: "prod", MoveTo: "pve01"}, 900: {}}, w.Guests); d != "" {
+	if d := cmp.Diff(map[int]live.Declared{100: {Running: true, Pool: "prod", MoveTo: "pve01"}, 101: {}, 900: {}}, w.Guests); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(map[live.Store][]string{{Node: "pve01", Storage: "local"}: {"iso"}, {Node: "pve02", Storage: "local"}: {"iso"}}, w.Stores); d != "" {
@@ -288,140 +286,6 @@ func TestConnectNeedsCredentials(t *testing.T) {
 	client.Close()
 }
 
-// What makes clusters look again at once, and what does not.
-func TestDiffers(t *testing.T) {
-	loaded := func(errs ...error) map[string]repo.Loaded {
-		return map[string]repo.Loaded{"a": {Name: "a", Err: errs[0]}, "b": {Name: "b", Err: errs[1]}}
-	}
-	fault := errors.New("x")
-	base := Desired{Commit: "1", Clusters: []string{"a", "b"}, loaded: loaded(nil, nil)}
-	for name, c := range map[string]struct {
-		change func(*Desired)
-		want   bool
-	}{
-		"nothing":            {func(*Desired) {}, false},
-		"a commit":           {func(d *Desired) { d.Commit = "2" }, true},
-		"a cluster":          {func(d *Desired) { d.Clusters = []string{"a"} }, true},
-		"all broke":          {func(d *Desired) { d.Err = fault }, true},
-		"one's files broke":  {func(d *Desired) { d.loaded = loaded(nil, fault) }, true},
-		"the time of a look": {func(d *Desired) { d.At, d.Stale = time.Now(), true }, false},
-	} {
-		now := base
-		c.change(&now)
-		if got := now.differs(base); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-		if got := base.differs(now); got != c.want {
-			t.Errorf("%s, back: %v", name, got)
-		}
-	}
-	if _, err := base.load("c"); err == nil || !strings.Contains(err.Error(), `"c" is no longer declared`) {
-		t.Errorf("a cluster that is not there: %v", err)
-	}
-	broken := base
-	broken.Err = fault
-	if c, err := broken.load("a"); c != nil || !errors.Is(err, fault) {
-		t.Errorf("a repository that cannot be read: %v, %v", c, err)
-	}
-	local := Desired{local: true, Settings: &repo.Settings{}}
-	local.Settings.PollInterval = time.Minute
-	if local.nextLook() != 30*time.Second || (Desired{}).nextLook() != defaultEvery {
-		t.Errorf("looks at %s and %s", local.nextLook(), (Desired{}).nextLook())
-	}
-}
-
-// While the repository cannot be read no cluster counts as gone, and who hears
-// of the clusters hears when they change, not with each look.
-func TestClustersStayWhileNothingIsRead(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		e := newEstate(t, pvesim.Options{}, "a", "b")
-		defer e.stop()
-		o := e.options()
-		var heard []string
-		o.Declared = func(list []string) { heard = append(heard, strings.Join(list, " ")) }
-		e.run(o, func(d *Daemon) {
-			time.Sleep(5 * time.Minute)
-			d.adjust(t.Context(), Desired{Err: errors.New("unreadable")})
-			time.Sleep(time.Minute)
-			if got := d.Clusters(); len(got) != 2 {
-				t.Errorf("loops run for %v", got)
-			}
-			e.write("proxops.yaml", "git: [\n")
-			n, m := e.count("a"), e.count("b")
-			time.Sleep(5 * time.Minute)
-			if e.count("a") == n || e.count("b") == m || len(d.Clusters()) != 2 {
-				t.Errorf("a repository that cannot be read ends loops: %v", d.Clusters())
-			}
-			if rep := e.last("a"); !rep.BadFiles || len(rep.Objects) != 1 {
-				t.Errorf("%v, %d objects are known", rep.Abort, len(rep.Objects))
-			}
-		})
-		if d := cmp.Diff([]string{"a b"}, heard); d != "" {
-			t.Error(d)
-		}
-	})
-}
-
-// An action waits for a held one of its own object, by node and id, and for no
-// other's.
-func TestHeldBackByObject(t *testing.T) {
-	on := func(node, id string) plan.Action {
-		return plan.Action{Verb: plan.Download, Ref: kind.Ref{Kind: "ISO", Name: "a"}, Node: node, ID: id}
-	}
-	other := on("pve01", "1")
-	other.Ref.Name = "b"
-	first := []apply.ActionResult{{Action: on("pve01", "1"), Outcome: apply.Failed, Err: ErrHeld}}
-	none := func(plan.Action) error { return nil }
-	for name, c := range map[string]struct {
-		a    plan.Action
-		held bool
-	}{"the same": {on("pve01", "1"), true}, "another node": {on("pve02", "1"), false}, "another id": {on("pve01", "2"), false}, "another object": {other, false}} {
-		if err := heldBack(c.a, 1, first, none); (err != nil) != c.held {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A held action says what it failed with; what was deferred, or tried no more,
-// is remembered no longer than it is planned.
-func TestHoldsRemember(t *testing.T) {
-	inBubble(t, func(*testing.T) {
-		var h holds
-		a := act("a", plan.Update)
-		learn := func(r apply.ActionResult) {
-			r.Action = a
-			h.learn(&Report{Finished: time.Now(), Result: &apply.Result{Actions: []apply.ActionResult{r}}}, time.Minute)
-		}
-		learn(apply.ActionResult{Outcome: apply.Failed, Err: errors.New("old fault")})
-		learn(apply.ActionResult{Outcome: apply.Failed, Err: errors.New("new fault")})
-		if err := h.hold(a); err == nil || !strings.Contains(err.Error(), "new fault") || !strings.Contains(err.Error(), "failed 2 times") {
-			t.Errorf("%v", err)
-		}
-		learn(apply.ActionResult{Outcome: apply.Deferred, Err: errors.New("busy")})
-		learn(apply.ActionResult{Outcome: apply.Failed, Err: h.hold(a)})
-		h.learn(&Report{}, time.Minute) // a cycle that applied nothing
-		if err := h.hold(a); err == nil || !strings.Contains(err.Error(), "failed 2 times") {
-			t.Errorf("after it was held: %v", err)
-		}
-		time.Sleep(2 * time.Minute)
-		if err := h.hold(a); err != nil {
-			t.Errorf("its time has come: %v", err)
-		}
-		for range 20 {
-			learn(apply.ActionResult{Outcome: apply.Failed, Err: errors.New("x")})
-		}
-		time.Sleep(maxHold)
-		if err := h.hold(a); err != nil {
-			t.Errorf("held for longer than %s: %v", maxHold, err)
-		}
-		a.Changes = []field.Change{{Key: "memory"}}
-		learn(apply.ActionResult{Outcome: apply.Deferred})
-		if len(h.list) != 0 {
-			t.Errorf("%d actions are remembered that are not planned any more", len(h.list))
-		}
-	})
-}
-
 // A restart window that closes between the plan and the restart keeps the
 // guest as it is.
 func TestWindowClosesBeforeTheRestart(t *testing.T) {
@@ -448,6 +312,51 @@ func TestWindowClosesBeforeTheRestart(t *testing.T) {
 			}
 			if len(got) != 1 || got[0] != want {
 				t.Errorf("after %s: restarts %v, want one that is %s; %v", wait, got, want, rep.Abort)
+			}
+			e.stop()
+		}
+	})
+}
+
+// As many guests are taken down at once as the cluster's settings say, and no
+// more; an option of the caller goes before them.
+func TestMaxDisruptions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, c := range []struct{ setting, option, want int }{{1, 0, 1}, {3, 0, 3}, {3, 2, 2}} {
+			e := newEstate(t, pvesim.Options{TimeScale: 1})
+			e.cluster("lab", fmt.Sprintf("      reconcile: {restart-policy: immediate, max-disruptions: %d}\n", c.setting))
+			guests := func(memory string) (docs []string) {
+				for i := range 4 {
+					name := fmt.Sprint("vm", i)
+					docs = append(docs, strings.Replace(vmText(name, 100+i, memory), "{name: "+name+"}", `{name: `+name+`, annotations: {proxops/force-stop: "true"}}`, 1))
+				}
+				return docs
+			}
+			e.vms("lab", guests("512MiB")...)
+			if rep := e.cycleOnce(); rep.Failed() {
+				t.Fatal(rep.Abort)
+			}
+			e.vms("lab", guests("1GiB")...)
+			down, most := 0, 0
+			rep := e.cycleOnce(func(o *Options) {
+				o.Apply.MaxDisruptions = c.option
+				o.Apply.Events = func(ev apply.Event) {
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					if ev.Action.Verb != plan.Restart {
+						return
+					}
+					switch ev.Kind {
+					case apply.Started:
+						down++
+						most = max(most, down)
+					case apply.Ended:
+						down--
+					}
+				}
+			})
+			if rep.Failed() || most != c.want {
+				t.Errorf("%+v: %d at once; %v", c, most, rep.Abort)
 			}
 			e.stop()
 		}
