@@ -1,11 +1,11 @@
-//go:build unix
-
 package main
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -17,27 +17,18 @@ import (
 	"github.com/proxops/proxops/internal/pvesim"
 )
 
-// noRoom makes every write to a file fail until the test or f ends, as on a
-// full disk, whoever runs the test. Files can still be made, and stay empty.
-func noRoom(t *testing.T, f func()) {
-	t.Helper()
+// noRoom is a program for which every write to a file fails, as on a full disk,
+// whoever runs it. Files can still be made, and stay empty. It is a process of
+// its own, since go test has the tests' process write files, too.
+func noRoom() {
 	signal.Ignore(syscall.SIGXFSZ)
-	defer signal.Reset(syscall.SIGXFSZ)
-	var old syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
+	var limit syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit)
+	limit.Cur = 0
+	if err = errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)); err != nil {
+		panic(err)
 	}
-	none := old
-	none.Cur = 0
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &none); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-			t.Fatal(err)
-		}
-	}()
-	f()
+	os.Exit(mainExit())
 }
 
 // tree is every file below a folder with its text.
@@ -83,19 +74,13 @@ func TestFullDisk(t *testing.T) {
 		{[]string{"demo", "--keep", "--dir", filepath.Join(out, "demo")}, filepath.Join(out, "demo")},
 		{[]string{"lab", "--state", filepath.Join(out, "lab")}, filepath.Join(out, "lab", "credentials.json") + ": not written"},
 	} {
-		var code int
-		said := &watched{line: make(chan struct{}, 1)}
-		in, err := os.Open(filepath.Join(p.dir, "proxops.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		noRoom(t, func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			code = run(ctx, system{in: in, out: said, err: said, environ: p.env}, append([]string{"--git-path", p.dir}, c.args...))
-		})
-		_ = in.Close()
-		text := said.String()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		cmd := exec.CommandContext(ctx, "proxops-no-room", append([]string{"--git-path", p.dir}, c.args...)...)
+		cmd.Env, cmd.Stdin = p.env, strings.NewReader(canaryStdin+"\n")
+		said, _ := cmd.CombinedOutput()
+		cancel()
+		code := cmd.ProcessState.ExitCode()
+		text := string(said)
 		if code != 1 || !strings.Contains(text, c.says) || !strings.Contains(text, syscall.EFBIG.Error()) || !strings.Contains(text, "make room") || strings.Contains(text, "panic") {
 			t.Errorf("%s: exit status %d, want 1 and %q:\n%s", strings.Join(c.args, " "), code, c.says, text)
 		}
@@ -133,42 +118,37 @@ func TestNoRoomForJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 		env := []string{"PROXOPS_PVE_TOKEN_VALUE=" + line.Token, "HOME=" + t.TempDir()}
-		out := &watched{line: make(chan struct{}, 1)}
-		daemon := func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			ended := make(chan int, 1)
-			go func() {
-				ended <- run(ctx, system{out: out, err: out, environ: env}, []string{"--git-path", dir, "run", "--listen", "127.0.0.1:0"})
-			}()
-			made := func() (yes bool) {
-				w.View(func(s *pvesim.State) { yes = s.Guests[100] != nil && s.Guests[100].Config["lock"] == "" })
-				return yes
-			}
-			for !made() && ctx.Err() == nil {
-				select {
-				case <-out.line:
-				case <-time.After(20 * time.Millisecond):
-				case <-ctx.Done():
-				}
-			}
-			if !made() {
-				t.Errorf("%s: nothing was reconciled", what)
-			}
-			cancel()
-			if code := <-ended; code != 0 {
-				t.Errorf("%s: exit status %d", what, code)
-			}
-		}
-		says := "journal entries were lost"
-		if what == "full" {
-			noRoom(t, daemon)
-		} else {
+		program, says := "proxops-no-room", "journal entries were lost"
+		if what == "no folder" {
+			program, says = "proxops", "no journal is kept"
 			if err := os.WriteFile(data, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			says = "no journal is kept"
-			daemon()
+		}
+		out := &watched{line: make(chan struct{}, 1)}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program, "--git-path", dir, "run", "--listen", "127.0.0.1:0")
+		cmd.Env, cmd.Stdout, cmd.Stderr = env, out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for !strings.Contains(out.String(), "object=VM:a") && ctx.Err() == nil {
+			select {
+			case <-out.line:
+			case <-ctx.Done():
+			}
+		}
+		_ = cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		w.View(func(s *pvesim.State) {
+			if s.Guests[100] == nil {
+				t.Errorf("%s: nothing was reconciled:\n%s", what, out)
+			}
+		})
+		if what == "no folder" {
 			if r := proxops(t, dir, env, "history"); r.code != 1 || !strings.Contains(r.err, data) || !strings.Contains(r.err, "not a directory") {
 				t.Errorf("history: exit status %d, %s%s", r.code, r.out, r.err)
 			}

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"proxops": func() { os.Exit(mainExit()) }, "proxops-panics": panics})
+	testscript.Main(m, map[string]func(){"proxops": func() { os.Exit(mainExit()) }, "proxops-panics": panics, "proxops-no-room": noRoom})
 }
 
 // TestScript runs the stories in testdata/script: the real command line
