@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,11 @@ func (m *maker) guest(r *kind.Resource, spec kind.GuestSpec) {
 	claim, mine := m.claim(o, spec, g)
 	if !mine {
 		o.block("", "the guest with its vmid is not ours")
+		o.done(Anomalous, "")
+		return
+	}
+	if why := m.mistaken(o, spec, g); why != "" {
+		o.block("", why)
 		o.done(Anomalous, "")
 		return
 	}
@@ -161,6 +167,30 @@ func (m *maker) claim(o *object, spec kind.GuestSpec, g *live.Guest) (claim, min
 	o.anomaly("vmid", fmt.Sprintf("vmid %d is the guest %q on %s, which does not carry the tag %s: it is somebody else's, nothing is written", g.VMID, g.Name, g.Node, kind.OwnerTag),
 		"give the manifest a free vmid; if that guest is meant, set the annotation proxops/claim: \"true\" in the manifest")
 	return false, false
+}
+
+// mistaken reports a guest of ours that the manifest can hardly mean, and says
+// why: what would be done to it cannot be undone.
+func (m *maker) mistaken(o *object, spec kind.GuestSpec, g *live.Guest) string {
+	if o.r.Kind.Template && !g.Template && g.Running {
+		why := fmt.Sprintf("guest %d (%s) runs: to make it a template would stop it, and PVE has no way back from a template", g.VMID, g.Name)
+		o.anomaly("", why+": nothing is written", fmt.Sprintf("make the manifest a %s; if it is to be a template, shut it down first (`%s shutdown %d`)", kindOf(g.Type, false).Name, tool(g.Type), g.VMID))
+		return why
+	}
+	if strings.EqualFold(g.Name, spec.WantName()) {
+		return ""
+	}
+	// With the vmids of two guests mixed up, each would get the other's name on
+	// its own disks. Where names are handed on, the last goes first.
+	for _, id := range slices.Sorted(maps.Keys(m.s.Guests)) {
+		x := m.s.Guests[id]
+		if x.VMID != g.VMID && x.Type == g.Type && x.Tagged(kind.OwnerTag) && strings.EqualFold(x.Name, spec.WantName()) {
+			why := fmt.Sprintf("vmid %d is the guest %q, and %q lives under vmid %d", g.VMID, g.Name, x.Name, x.VMID)
+			o.anomaly("vmid", why+": a guest keeps its vmid, so nothing is written", fmt.Sprintf("give the manifest vmid %d; if %d is to be renamed, give %d another name first", x.VMID, g.VMID, x.VMID))
+			return why
+		}
+	}
+	return ""
 }
 
 func word(guestType string, template bool) string {

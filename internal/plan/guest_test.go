@@ -27,6 +27,18 @@ func TestClaimNeverMakesATemplateByName(t *testing.T) {
 	want(t, p, "MarkTemplate TemplateVM:golden")
 }
 
+// A guest that runs is in use: it is not stopped to become a template for good,
+// whatever its tag and name.
+func TestRunningGuestIsMadeNoTemplate(t *testing.T) {
+	ours := guest(900, "pve01", "qemu", strings.Replace(goldenConfig, "template: 1\n", "", 1))
+	c := cluster(t, manifest("TemplateVM", "golden", goldenSpec, `proxops/claim: "true"`))
+	p := Make(c, snapshot(running(ours)), Policy{})
+	want(t, p, "no way back from a template")
+	wantNoWrites(t, p)
+	ours.Running = false
+	want(t, Make(c, snapshot(ours), Policy{}), "MarkTemplate TemplateVM:golden")
+}
+
 // Each case is the VM of webSpec with some lines of its spec, annotations or
 // live config changed.
 func TestGuest(t *testing.T) {

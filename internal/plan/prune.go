@@ -30,6 +30,10 @@ import (
 // Nor is one whose removed declaration was of a guest with another name: PVE
 // gives freed ids out again (rule reused-vmid).
 //
+// A guest whose name is still declared, under another vmid, was not removed:
+// somebody changed a number, maybe by mistake, and its volumes are all that
+// there is of it (still-declared).
+//
 // A composition that lost a whole kind looks like a bad push, not like a
 // decision (vanished-kind). A listing with a hole in it proves no absence
 // (incomplete-read). PVE's own refusals are taken before they happen:
@@ -51,6 +55,7 @@ type rule struct {
 var rules = []rule{
 	{"incomplete-read", incompleteRead},
 	{"unreadable-history", unreadableHistory},
+	{"still-declared", stillDeclared},
 	{"vanished-kind", vanishedKind},
 	{"busy", busyGuest},
 	{"protection", protected},
@@ -182,6 +187,22 @@ func incompleteRead(m *maker, g *live.Guest) (text, todo string) {
 		return "the cluster could not be read completely", "see the notes for what did not answer"
 	case g.Unknown != "" || !g.Read:
 		return "its config could not be read", "see the notes for what did not answer"
+	}
+	return "", ""
+}
+
+// stillDeclared: a vmid is the identity of a guest and never changes. A
+// manifest with another number asks for a second guest, not for the end of the
+// first one, which may hold the only data.
+func stillDeclared(m *maker, g *live.Guest) (text, todo string) {
+	for _, r := range m.c.Resources {
+		spec, ok := r.Spec.(kind.GuestSpec)
+		if !ok || r.Kind != kindOf(g.Type, g.Template) || !strings.EqualFold(r.Name, g.Name) && !strings.EqualFold(spec.WantName(), g.Name) {
+			continue
+		}
+		_, id := spec.Place()
+		return fmt.Sprintf("%s/%s is still declared, with vmid %d: a guest keeps its vmid, so that one is another guest and this one's volumes would be lost", r.Kind.Name, r.Name, id),
+			fmt.Sprintf("put vmid %d back; if the new guest is to take its place, destroy this one by hand when nothing of it is needed any more (`%s destroy %d`)", g.VMID, tool(g.Type), g.VMID)
 	}
 	return "", ""
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/live"
 )
 
@@ -99,6 +100,48 @@ func TestPruneBudgetAndOrder(t *testing.T) {
 	}
 	p = Make(c, s, Policy{})
 	want(t, p, "Delete VM:old305 pve01\nDelete TemplateVM:old301 pve01\n")
+}
+
+// A manifest with another vmid, or the vmid of another guest, ends no guest and
+// renames none: only a manifest that is gone does.
+func TestChangedVmidEndsNoGuest(t *testing.T) {
+	at := func(name string, id int) *live.Guest {
+		g := old(id)
+		g.Name = name
+		g.Config["name"] = field.Entry{Value: &name}
+		return g
+	}
+	vm := func(name string, id int, more ...string) string {
+		return manifest("VM", name, strings.Replace(webSpec, "vmid: 100", fmt.Sprintf("vmid: %d", id), 1)+strings.Join(more, ""))
+	}
+	for _, c := range []struct {
+		name   string
+		live   []*live.Guest
+		files  []string
+		want   []string
+		writes bool
+	}{
+		{"another number", []*live.Guest{at("a", 300)}, []string{vm("a", 301)}, []string{"suppressed VM 300: still-declared", "Create VM:a"}, true},
+		{"another number and case", []*live.Guest{at("A", 300)}, []string{vm("a", 301)}, []string{"suppressed VM 300: still-declared"}, true},
+		{"under its PVE name", []*live.Guest{at("b", 300)}, []string{vm("a", 301, "pve-name: b\n")}, []string{"suppressed VM 300: still-declared"}, true},
+		{"another's number", []*live.Guest{at("a", 300), at("b", 301)}, []string{vm("a", 301)}, []string{"suppressed VM 300: still-declared", `"a" lives under vmid 300`}, false},
+		{"mixed up", []*live.Guest{at("a", 300), at("b", 301)}, []string{vm("a", 301), vm("b", 300)}, []string{`"a" lives under vmid 300`, `"b" lives under vmid 301`}, false},
+		{"renamed", []*live.Guest{at("b", 301)}, []string{vm("a", 301)}, []string{"Update VM:a pve01 "}, true},
+		{"the name of another kind", []*live.Guest{at("dns", 300)}, []string{vm("keep", 301), manifest("LXC", "dns", ctSpec)}, []string{"Delete VM:dns"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := snapshot(c.live...)
+			s.Free[301], s.Free[200] = true, true
+			p := Make(cluster(t, c.files...), s, Policy{})
+			want(t, p, c.want...)
+			if !c.writes {
+				wantNoWrites(t, p)
+			}
+			if strings.Contains(lines(p), "Delete") != strings.HasPrefix(c.want[0], "Delete") {
+				t.Errorf("a delete:\n%s", lines(p))
+			}
+		})
+	}
 }
 
 // What the delete takes along, and what apply must find unchanged.

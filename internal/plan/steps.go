@@ -42,11 +42,8 @@ func (m *maker) steps(o *object, spec kind.GuestSpec, g *live.Guest, d field.Del
 func (m *maker) powerAndMark(o *object, spec kind.GuestSpec, g *live.Guest, stopped, restart bool) {
 	running := g.Running && !stopped
 	if o.r.Kind.Template {
-		if running {
-			m.stop(o, g, "a template does not run")
-		}
 		if !g.Template {
-			o.act(Action{Verb: MarkTemplate, Node: g.Node, Why: "not a template yet", Do: MarkStep{Guest: g.Type}})
+			o.act(Action{Verb: MarkTemplate, Node: g.Node, Why: "not a template yet; there is no way back", Do: MarkStep{Guest: g.Type}})
 		}
 		return
 	}
