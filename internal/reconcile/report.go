@@ -229,14 +229,14 @@ func (rep *Report) objects(previous *Report) {
 		if o.Why == "" && o.State != plan.Converged {
 			o.Why = rep.why(po)
 		}
-		rep.outcome(&o, po.Ref, po.Node, po.ID)
+		rep.outcome(&o, po, len(po.Waiting) > 0 && po.Todo != "")
 		rep.add(o, before)
 	}
 	for _, a := range rep.Plan.Actions {
 		if a.Verb == plan.Delete {
 			o := Object{Cluster: rep.Cluster, Kind: a.Ref.Kind, Name: a.Ref.Name, Node: a.Node, ID: a.ID, State: plan.Drift,
 				Why: "to be deleted", PruneReason: a.Why, Updated: rep.Finished}
-			rep.outcome(&o, a.Ref, a.Node, a.ID)
+			rep.outcome(&o, plan.Object{Ref: a.Ref, Node: a.Node, ID: a.ID}, false)
 			rep.add(o, before)
 		}
 	}
@@ -285,8 +285,11 @@ func orNow(t, now time.Time) time.Time {
 	return t
 }
 
-// outcome moves an object on by what became of its actions and faults.
-func (rep *Report) outcome(o *Object, ref kind.Ref, node, oid string) {
+// outcome moves an object on by what became of its actions and faults. waiting
+// says that it has a change that waits for a restart which the plan does not
+// make.
+func (rep *Report) outcome(o *Object, of plan.Object, waiting bool) {
+	ref, node, oid := of.Ref, of.Node, of.ID
 	for _, e := range rep.Plan.Errors {
 		if e.Ref == ref {
 			o.LastError = e.File + ": " + e.Path + ": " + e.Text
@@ -296,7 +299,6 @@ func (rep *Report) outcome(o *Object, ref kind.Ref, node, oid string) {
 	if rep.Result == nil {
 		return
 	}
-	waiting := false
 	for _, a := range rep.Result.Actions {
 		if a.Action.Ref != ref || a.Action.ID != oid || a.Action.VMID == 0 && a.Action.Node != node {
 			continue

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/proxops/proxops/internal/apply"
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/plan"
@@ -93,6 +94,27 @@ func TestWhy(t *testing.T) {
 	for i, o := range rep.Objects {
 		if o.Why != want[i] {
 			t.Errorf("%s/%s on %s: why is %q, want %q", o.Kind, o.Name, o.Node, o.Why, want[i])
+		}
+	}
+}
+
+// TestStillWaiting: an action that settles something else leaves a guest
+// waiting for its restart; one that restarts it does not.
+func TestStillWaiting(t *testing.T) {
+	ref := kind.Ref{Kind: "VM", Name: "a"}
+	for verb, want := range map[plan.Verb]plan.ObjectState{plan.Update: plan.WaitingRestart, plan.Restart: plan.Converged} {
+		todo := ""
+		if verb == plan.Update {
+			todo = "restart it"
+		}
+		a := plan.Action{Verb: verb, Ref: ref, Node: "n1", VMID: 100, ID: "100"}
+		rep := Report{Cluster: "lab", Result: &apply.Result{Actions: []apply.ActionResult{{Action: a, Outcome: apply.Done}}}, Plan: plan.Plan{
+			Cluster: "lab", Actions: []plan.Action{a},
+			Objects: []plan.Object{{Ref: ref, Node: "n1", VMID: 100, ID: "100", State: plan.Drift, Todo: todo, Waiting: []field.Change{{Path: "memory"}}}},
+		}}
+		rep.objects(nil)
+		if got := rep.Objects[0].State; got != want {
+			t.Errorf("after %s: %s, want %s", verb, got, want)
 		}
 	}
 }

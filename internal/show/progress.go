@@ -114,9 +114,15 @@ func (p *Progress) spin(name string) *running {
 	return r
 }
 
+// subject names an action; a delete with its reason, which nobody can look up
+// in a manifest.
 func subject(st Style, e apply.Event) string {
 	a := e.Action
-	return fmt.Sprintf("%s  %s  %s", st.verb(a.Verb), a.Ref.Kind+"/"+Clean(a.Ref.Name), Clean(strings.TrimPrefix(a.Node+"/"+a.ID, "/")))
+	s := fmt.Sprintf("%s  %s  %s", st.verb(a.Verb), a.Ref.Kind+"/"+Clean(a.Ref.Name), Clean(strings.TrimPrefix(a.Node+"/"+a.ID, "/")))
+	if why := reason(a); a.Verb == plan.Delete && why != "" {
+		s += "  " + st.dim(why)
+	}
+	return s
 }
 
 func ended(st Style, e apply.Event) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/proxops/proxops/internal/apply"
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/plan"
@@ -159,5 +160,40 @@ func TestMarkdownParagraphs(t *testing.T) {
 				t.Errorf("no %q in\n%s", want, b.String())
 			}
 		}
+	}
+}
+
+// TestWaitingIsCounted: the totals count each object that is listed as waiting
+// for a restart, one with a further edit, too.
+func TestWaitingIsCounted(t *testing.T) {
+	vm, _ := kind.Lookup("VM")
+	object := func(name string, state plan.ObjectState) plan.Object {
+		return plan.Object{Ref: kind.Ref{Kind: "VM", Name: name}, Kind: vm, ID: "100", State: state, Todo: "restart it",
+			Waiting: []field.Change{{Path: "memory", Key: "memory", Old: text("1024"), New: text("2048")}}}
+	}
+	r := reconcile.Report{Cluster: "lab", Plan: plan.Plan{Cluster: "lab", Objects: []plan.Object{object("a", plan.WaitingRestart), object("b", plan.Drift)},
+		Actions: []plan.Action{{Verb: plan.Update, Kind: vm, Ref: kind.Ref{Kind: "VM", Name: "b"}, ID: "100"}}}}
+	var b bytes.Buffer
+	Text(&b, Style{}, []reconcile.Report{r})
+	if n := strings.Count(b.String(), "waiting-restart: "); n != 2 || !strings.Contains(b.String(), ", 2 waiting for restart") {
+		t.Errorf("%d listed:\n%s", n, b.String())
+	}
+}
+
+// TestDeleteTellsWhy: while it runs a delete stands there with git's word, as in
+// the plan; other actions are told by what they do.
+func TestDeleteTellsWhy(t *testing.T) {
+	var b bytes.Buffer
+	p := NewProgress(&b, Style{}, false)
+	for _, v := range []plan.Verb{plan.Update, plan.Delete} {
+		a := plan.Action{Verb: v, Ref: kind.Ref{Kind: "VM", Name: "old"}, Node: "n", ID: "100", Why: "removed in 0123456"}
+		p.Event("lab", apply.Event{Kind: apply.Started, Action: a})
+		p.Event("lab", apply.Event{Kind: apply.Ended, Action: a, Result: &apply.ActionResult{Action: a, Outcome: apply.Done}})
+	}
+	p.Close()
+	want := "lab: ~ Update  VM/old  n/100 …\nlab: ~ Update  VM/old  n/100 done\n" +
+		"lab: - Delete  VM/old  n/100  (removed in 0123456) …\nlab: - Delete  VM/old  n/100  (removed in 0123456) done\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
 	}
 }

@@ -282,7 +282,7 @@ func totals(reports []reconcile.Report) string {
 		objects += r.Declared()
 		left.add(r)
 		for _, o := range r.Plan.Objects {
-			if o.State == plan.WaitingRestart {
+			if state, ok := noted(o); ok && state == plan.WaitingRestart { // as they are listed
 				left.waiting++
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/kind"
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/reconcile"
@@ -57,6 +59,46 @@ func TestTextTellsHeldDeletes(t *testing.T) {
 	}
 	if st.Bad() {
 		t.Error("a delete that waits for a person is no error")
+	}
+}
+
+// Every anomaly that the head counts has a row, whatever state its object is in.
+func TestTextTellsEveryAnomaly(t *testing.T) {
+	found := func(name, id, path string) plan.Anomaly {
+		return plan.Anomaly{Ref: kind.Ref{Kind: "VM", Name: name}, Node: "pve01", ID: id, Anomaly: field.Anomaly{Path: path, Text: "is odd", Todo: "look at it"}}
+	}
+	r := cycleOfOne("lab", nil)
+	r.Plan.Suppressed = nil
+	r.Plan.Anomalies = []plan.Anomaly{found("waits", "100", "disks[1]"), found("drifts", "101", "cpu.type"), found("odd", "102", ""), {ID: "900", Anomaly: field.Anomaly{Text: "nobody's"}}}
+	r.Objects = []reconcile.Object{
+		{Kind: "VM", Name: "waits", Node: "pve01", ID: "100", State: plan.WaitingRestart, Why: "memory waits"},
+		{Kind: "VM", Name: "drifts", Node: "pve01", ID: "101", State: plan.Drift, Why: "drift: memory; cpu.type: is odd"},
+		{Kind: "VM", Name: "odd", Node: "pve01", ID: "102", State: plan.Anomalous, Why: "is odd"},
+		{Kind: "VM", Name: "left", Node: "pve01", ID: "103", State: plan.Anomalous, Why: "of a cycle before"},
+	}
+	st := StatusOf(Snapshot{Clusters: []reconcile.Standing{{Cluster: "lab", Mine: true, Report: r}}})
+	var out strings.Builder
+	st.Text(&out, show.Style{})
+	var got []string
+	for _, l := range strings.Split(out.String(), "\n")[4:] {
+		if f := strings.Join(strings.Fields(l), " "); f != "" {
+			got = append(got, f)
+		}
+	}
+	want := []string{
+		"lab VM/waits pve01 100 waiting-restart memory waits",
+		"lab VM/drifts pve01 101 drift drift: memory",
+		"lab VM/left pve01 103 anomalous of a cycle before",
+		"lab VM/waits pve01 100 anomaly disks[1]: is odd → look at it",
+		"lab VM/drifts pve01 101 anomaly cpu.type: is odd → look at it",
+		"lab VM/odd pve01 102 anomaly is odd → look at it",
+		"lab guest/ 900 anomaly nobody's",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if n := len(st.Clusters[0].Anomalies); n != st.LastCycle.Anomalies {
+		t.Errorf("%d listed, %d counted", n, st.LastCycle.Anomalies)
 	}
 }
 

@@ -65,7 +65,8 @@ type ClusterStatus struct {
 	State     string       `json:"state"`  // in words: reconcile.Standing.State
 	States    StateCounts  `json:"states"` // declared objects by state
 	Held      []Held       `json:"held"`   // deletes that a guard holds back
-	Owner     string       `json:"owner"`  // the agent that reconciles it
+	Anomalies []Anomaly    `json:"anomalies"`
+	Owner     string       `json:"owner"` // the agent that reconciles it
 	Mine      bool         `json:"mine"`
 	Running   bool         `json:"running"`
 	NextCycle *time.Time   `json:"next_cycle_at"`
@@ -85,6 +86,18 @@ type Held struct {
 	Node string `json:"node"`
 	ID   string `json:"id"`
 	Rule string `json:"rule"`
+	Text string `json:"text"`
+	Todo string `json:"todo"`
+}
+
+// Anomaly is what a cycle found and leaves to a person: of a declared object,
+// whatever its state, or of a guest that is none.
+type Anomaly struct {
+	Kind string `json:"kind"` // "" when it is not known
+	Name string `json:"name"`
+	Node string `json:"node"`
+	ID   string `json:"id"`
+	Path string `json:"path"` // of the manifest's field, "" for the whole guest
 	Text string `json:"text"`
 	Todo string `json:"todo"`
 }
@@ -116,9 +129,10 @@ func StatusOf(s Snapshot) Status {
 	}
 	allReadOnly := true
 	for _, c := range s.Clusters {
-		cs := ClusterStatus{Name: c.Cluster, State: c.State(), States: StateCounts{}, Held: []Held{}, Owner: c.Owner, Mine: c.Mine, Running: c.Running, NextCycle: when(c.Next), Failures: c.Failures, Cycles: c.Cycles}
+		cs := ClusterStatus{Name: c.Cluster, State: c.State(), States: StateCounts{}, Held: []Held{}, Anomalies: []Anomaly{}, Owner: c.Owner, Mine: c.Mine, Running: c.Running, NextCycle: when(c.Next), Failures: c.Failures, Cycles: c.Cycles}
 		if c.Report != nil && c.Mine {
 			cs.States, cs.Held = reconcile.StatesOf(c.Objects()), append(cs.Held, heldOf(c.Report)...)
+			cs.Anomalies = append(cs.Anomalies, anomaliesOf(c.Report)...)
 			cycle := cycleOf(c.Report)
 			cs.LastCycle = &cycle
 			out.LastCycle = sum(out.LastCycle, c.Cluster, cycle)
@@ -152,6 +166,14 @@ func heldOf(r *reconcile.Report) []Held {
 			h.Kind = s.Kind.Name
 		}
 		out = append(out, h)
+	}
+	return out
+}
+
+func anomaliesOf(r *reconcile.Report) []Anomaly {
+	var out []Anomaly
+	for _, a := range r.Plan.Anomalies {
+		out = append(out, Anomaly{a.Ref.Kind, a.Ref.Name, a.Node, a.ID, a.Path, a.Text, a.Todo})
 	}
 	return out
 }

@@ -41,8 +41,8 @@ func (st *Status) Bad() bool {
 }
 
 // Text prints the document's clusters and objects for people: a row a cluster,
-// then what is not converged and the deletes that are held back, with the
-// reasons. It shows what the document says and works nothing out.
+// then what is not converged, each anomaly and the deletes that are held back,
+// with the reasons. It shows what the document says and works nothing out.
 func (st *Status) Text(w io.Writer, style show.Style) {
 	rows := [][]string{{"CLUSTER", "STATE", "OBJECTS", "CONVERGED", "MISSING", "DRIFT", "WAITING", "HELD", "ANOMALIES", "ERRORS", "COMMIT"}}
 	var unread, faults []string
@@ -93,9 +93,20 @@ func (st *Status) Text(w io.Writer, style show.Style) {
 func (st *Status) open() (rows [][]string) {
 	for _, c := range st.Clusters {
 		for _, o := range st.Objects {
-			if o.Cluster == c.Name && o.State != string(plan.Converged) {
-				rows = append(rows, []string{c.Name, o.Kind + "/" + o.Name, o.Node, o.ID, o.State, cmp.Or(o.Why, o.LastError)})
+			if o.Cluster != c.Name || o.State == string(plan.Converged) {
+				continue
 			}
+			why, told := c.without(o)
+			if o.State != string(plan.Anomalous) || !told {
+				rows = append(rows, []string{c.Name, o.Kind + "/" + o.Name, o.Node, o.ID, o.State, cmp.Or(why, o.LastError)})
+			}
+		}
+		for _, a := range c.Anomalies {
+			why := a.line()
+			if a.Todo != "" {
+				why += " → " + a.Todo
+			}
+			rows = append(rows, []string{c.Name, cmp.Or(a.Kind, "guest") + "/" + a.Name, a.Node, a.ID, "anomaly", why})
 		}
 		for _, h := range c.Held {
 			why := h.Text
@@ -106,6 +117,27 @@ func (st *Status) open() (rows [][]string) {
 		}
 	}
 	return rows
+}
+
+// line is an anomaly's text as it stands in the reason of an object.
+func (a Anomaly) line() string {
+	if a.Path == "" {
+		return a.Text
+	}
+	return a.Path + ": " + a.Text
+}
+
+// without is the reason of an object without its anomalies, which have rows of
+// their own, and whether it has any.
+func (c ClusterStatus) without(o ObjectStatus) (why string, told bool) {
+	why = o.Why
+	for _, a := range c.Anomalies {
+		if a.Kind == o.Kind && a.Name == o.Name && a.ID == o.ID {
+			told = true
+			why = strings.Replace(why, "; "+a.line(), "", 1)
+		}
+	}
+	return why, told
 }
 
 // unread says why there are no figures of a cluster.
