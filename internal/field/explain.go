@@ -154,12 +154,23 @@ func (r *Row) wireName(lxc bool) string {
 // effect says what a change does to a running guest.
 func (r *Row) effect(lxc bool) string {
 	switch {
-	case r.Fixed != "":
+	case r.Fixed != "" && r.Impact != None:
+		return "a new one: " + r.change(lxc) + "; a live one is never rewritten"
+	case r.Fixed != "", r.Role == RoleStorage && r.Impact == None:
 		return "never rewritten; a difference is reported"
-	case r.Role == RoleStorage || r.Role == RoleSize:
-		return "never rewritten; a difference is reported"
+	case r.Role == RoleStorage:
+		return "a new volume: " + r.change(lxc) + "; a live one is never moved"
+	case r.Role == RoleSize:
+		return "growing: live; another difference is reported"
 	case r.Key == "" || r.Role == RoleSlot || r.Role == RoleSource:
 		return ""
+	}
+	return r.change(lxc)
+}
+
+// change is the impact of a row in words.
+func (r *Row) change(lxc bool) string {
+	switch {
 	case r.Hotplug != "" && lxc:
 		return "live"
 	case r.Hotplug != "":

@@ -52,7 +52,7 @@ func (h *Hardware) shape(v *VM, live *field.Guest, place drivePlace) *field.Bloc
 			"CPU sockets, from 1. The VM has sockets times cores cores.").PVEDefault("1").AtCreate("1").On(field.Pending),
 		field.Var(&h.NUMA, "numa", "numa", "", yesNo,
 			"NUMA topology; memory hotplug needs it.").PVEDefault("0").On(field.Pending),
-		field.Sub(&h.CDROM, "cdrom", "CD drive in ide2, or in ide3 where the cloud-init drive sits on ide2. Left out the drive is not owned.",
+		field.Sub(&h.CDROM, "cdrom", "CD drive in ide2, or in ide3 where the cloud-init drive sits on ide2. A drive that a running VM lacks waits for its restart. Left out the drive is not owned.",
 			func(c *CDROM) []field.Node { return c.rows(place.cd, live, v.volumes) }),
 		h.efi(), h.cloudInit(place), h.tpm(),
 		field.ListOf(&h.PCIDevices, "pci-devices", "Host PCI devices passed to the VM. A live one that is not listed is always reported and never removed.",
@@ -71,7 +71,7 @@ type CDROM struct {
 func (c *CDROM) rows(key string, live *field.Guest, volumes NameVolume) []field.Node {
 	iso := field.Var(&c.ISO, "iso", key, "", c.isoCodec(volumes),
 		"ISO to insert, by its metadata.name; none for an empty drive.").Req().On(field.Pending)
-	if _, ok := live.Get(key); ok {
+	if _, ok := live.Get(key); ok || live == nil {
 		iso.On(field.Live) // PVE changes the medium of a running VM; it cannot plug an IDE drive
 	}
 	media := field.OneOf("cdrom", "disk")

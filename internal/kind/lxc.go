@@ -112,10 +112,10 @@ func (c *LXC) Shape(live *field.Guest) *field.Block {
 				"Most CPU time in cores, fractions allowed; 0 is no limit.").PVEDefault("0").On(field.Live).Eg("2", "1.5"),
 		),
 		c.root(live),
-		field.ListOf(&c.MountPoints, "mount-points", "Volumes mounted into the container, each in one slot. A live one that is not listed is reported and never removed.", func(i int, m *MountPoint) *field.Block {
+		field.ListOf(&c.MountPoints, "mount-points", "Volumes mounted into the container, each in one slot. A new one is mounted at once. A live one that is not listed is reported and never removed.", func(i int, m *MountPoint) *field.Block {
 			return m.shape(i, live)
 		}),
-		field.ListOf(&c.BindMounts, "bind-mounts", "Directories of the node mounted into the container. Default slots go on after those of mount-points. Only root@pam may set them.", func(i int, m *BindMount) *field.Block {
+		field.ListOf(&c.BindMounts, "bind-mounts", "Directories of the node mounted into the container. A new one is mounted at once. Default slots go on after those of mount-points. Only root@pam may set them.", func(i int, m *BindMount) *field.Block {
 			return m.shape(len(c.MountPoints)+i, live)
 		}),
 		field.ListOf(&c.Networks, "networks", "Network cards, each in one slot. [] means none; a live card that is not listed is reported and never removed.", func(i int, n *CTNIC) *field.Block {
@@ -152,7 +152,7 @@ func (c *LXC) root(live *field.Guest) *field.Block {
 	storage, size := r.Storage.Or(""), r.Size.Or(0)
 	b := field.Group("root", "Root file system. A live one is never made anew.",
 		field.Var(&r.Storage, "storage", key, "", storageID,
-			"Storage of the root file system (content rootdir). A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage).On(field.Pending),
+			"Storage of the root file system (content rootdir). A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage),
 		field.Var(&r.Size, "size", key, "size", volumeSize,
 			"Size, such as 8GiB. A larger size grows the live volume only with grow: true; a smaller one is reported.").Req().Is(field.RoleSize).On(field.Live),
 		growRow(&r.Grow),
@@ -202,7 +202,7 @@ func isBind(text string) bool {
 func (m *MountPoint) shape(i int, live *field.Guest) *field.Block {
 	key := fmt.Sprintf("mp%d", m.Slot.Or(i))
 	onLive := func(r *field.Row) *field.Row { // PVE mounts a new one at once and changes none that is mounted
-		if r.On(field.Pending); !live.Runs(key) {
+		if r.On(field.Pending); live != nil && !live.Runs(key) {
 			r.On(field.Live)
 		}
 		return r
@@ -210,8 +210,8 @@ func (m *MountPoint) shape(i int, live *field.Guest) *field.Block {
 	o := &m.Options
 	storage, size := m.Storage.Or(""), m.Size.Or(0)
 	b := field.Group("", "One volume.",
-		onLive(field.Var(&m.Storage, "storage", key, "", storageID,
-			"Storage that a missing volume is allocated on (content rootdir). A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage)),
+		field.Var(&m.Storage, "storage", key, "", storageID,
+			"Storage that a missing volume is allocated on (content rootdir). A live one elsewhere is reported, never moved.").Req().Is(field.RoleStorage).On(field.Live),
 		field.Var(&m.Size, "size", key, "size", volumeSize,
 			"Size, such as 20GiB. A larger size grows the live volume only with grow: true; a smaller one is reported.").Req().Is(field.RoleSize).On(field.Live),
 		onLive(mountPathRow(&m.Path, key)),
@@ -280,16 +280,16 @@ func (m *BindMount) shape(i int, live *field.Guest) *field.Block {
 	key := fmt.Sprintf("mp%d", m.Slot.Or(i))
 	now, has := live.Get(key)
 	onLive := func(r *field.Row) *field.Row {
-		if r.Root(who).On(field.Pending); !live.Runs(key) {
+		if r.Root(who).On(field.Pending); live != nil && !live.Runs(key) {
 			r.On(field.Live)
 		}
 		return r
 	}
-	host := onLive(field.Var(&m.HostPath, "host-path", key, "volume", absolutePath,
-		"Absolute path on the node. System directories such as /etc and / itself are refused. A live one is never pointed elsewhere.").Req())
+	host := field.Var(&m.HostPath, "host-path", key, "volume", absolutePath,
+		"Absolute path on the node. System directories such as /etc and / itself are refused. A live one is never pointed elsewhere.").Req().Root(who).On(field.Live)
 	if has && !isBind(now) {
 		host.Fix(swapTodo)
-	} else if has {
+	} else {
 		host.Fix("a live bind mount is never pointed at another directory; remove it in PVE, or use another slot")
 	}
 	return field.Group("", "One directory of the node.",

@@ -241,6 +241,7 @@ func (l *lab) disruption(k string, x trial) (key, effect string) {
 		_, del := g.Delete[top]
 		waits = set || del
 	})
+	l.explained(k, x, predicted)
 	if unheld[x.path] {
 		return key, "pending, though PVE shows it as done"
 	}
@@ -253,5 +254,36 @@ func (l *lab) disruption(k string, x trial) (key, effect string) {
 	if !l.running(100) {
 		l.Errorf("%s %s: the guest was stopped", k, x.path)
 	}
-	return key, effects[predicted]
+	return key, news[last(x.path)] + effects[predicted]
+}
+
+// news are what a change of these fields is, where it is one at all: they are
+// read from the guest and never rewritten.
+var news = map[string]string{"storage": "a new volume: ", "size": "growing: ", "host-path": "a new one: "}
+
+func last(path string) string { return path[strings.LastIndex(path, ".")+1:] }
+
+// explained compares what explain and the field reference say of a field with
+// what the plan said of its change.
+func (l *lab) explained(k string, x trial, predicted field.Impact) {
+	l.Helper()
+	of, _ := kind.Lookup(k)
+	spec := of.New()
+	text, err := field.Explain(field.Specimen(func() *field.Block { return spec.Shape(nil) }), k == "LXC", x.path)
+	if err != nil {
+		l.Fatal(err)
+	}
+	_, said, _ := strings.Cut(text, "running: ")
+	said, _, _ = strings.Cut(strings.TrimSpace(said), "\n")
+	want := map[field.Impact]string{field.None: "no effect", field.Live: "live", field.Pending: "pending"}[predicted]
+	said = strings.TrimPrefix(said, news[last(x.path)])
+	if class, ok := strings.CutPrefix(said, "live where hotplug has "); ok { // PVE's default: see the head of the document
+		class, said, _ = strings.Cut(class, ", else ")
+		if slices.Contains([]string{"network", "disk", "usb"}, class) {
+			said = "live"
+		}
+	}
+	if !strings.HasPrefix(said, want) {
+		l.Errorf("%s %s: the plan says %s, explain says %q", k, x.path, want, said)
+	}
 }
