@@ -50,6 +50,11 @@ func TestDeleteLooksAgain(t *testing.T) {
 		err    string
 	}{
 		{"another guest of the same name", edited(ours("100"), "vmgenid", "gen-other"), nil, "Delete deferred", "belongs to another guest"},
+		{"another guest with an identity of its own", edited(ours("100"), "smbios1", "uuid=u-other"), nil, "Delete deferred", "also named \"web100\""},
+		{"a disk more", edited(ours("100"), "scsi1", "local-lvm:vm-100-disk-1,size=7G"), nil, "Delete deferred", "destroyed with it (local-lvm:vm-100-disk-1): plan again"},
+		{"its disk on another storage", edited(ours("100"), "scsi0", "ceph:vm-100-disk-0,size=1G"), nil, "Delete deferred", "destroyed with it (ceph:vm-100-disk-0)"},
+		{"a detached disk more", edited(ours("100"), "unused0", "local-lvm:vm-100-disk-9"), nil, "Delete deferred", "vm-100-disk-9"},
+		{"another config", func() *machine { m := ours("100"); m.digest++; return m }(), nil, "Delete deferred", "config of guest 100 was changed since the plan"},
 		{"the same guest under another name", edited(ours("100"), "name", "payroll"), nil, "Delete deferred", "belongs to another guest"},
 		{"locked", edited(ours("100"), "lock", "backup"), nil, "Delete deferred", "is locked (backup)"},
 		{"gone or moved away", nil, nil, "Delete deferred", "no longer on pve01"},
@@ -88,6 +93,52 @@ func TestDeleteLooksAgainAfterTheShutdown(t *testing.T) {
 			t.Errorf("%s, sent %v: %v", got, s.sent, r.Actions[0].Err)
 		}
 	})
+}
+
+// The volumes and the config are those of the plan after the shutdown too, apart
+// from what PVE itself puts into place when the guest stops.
+func TestDeleteComparesAfterTheShutdown(t *testing.T) {
+	const waits, set = "pending: 2048", "2048"
+	for _, tt := range []struct {
+		name       string
+		edit       func(config map[string]string)
+		want, text string
+	}{
+		{"nothing", func(map[string]string) {}, "Delete done", ""},
+		{"what was pending came into place", func(c map[string]string) { c["memory"] = set }, "Delete done", ""},
+		{"a disk", func(c map[string]string) { c["scsi1"] = "local-lvm:vm-100-disk-1,size=7G" }, "Delete deferred", "vm-100-disk-1"},
+		{"a key less", func(c map[string]string) { delete(c, "cores") }, "Delete deferred", "config of guest 100 was changed"},
+		{"another value", func(c map[string]string) { c["cores"] = "4" }, "Delete deferred", "config of guest 100 was changed"},
+		{"a key more", func(c map[string]string) { c["description"] = "keep me" }, "Delete deferred", "config of guest 100 was changed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := edited(up(ours("100")), "memory", waits, "cores", "2")
+				s := &scripted{guests: map[string]*machine{"100": g}}
+				s.answer = map[string]func() reply{
+					"GET /nodes/pve01/qemu/100/pending": func() reply {
+						list, _, _ := s.guest("GET /pending", "100", g, nil)
+						for _, e := range list.([]map[string]any) {
+							if e["value"] == waits {
+								e["value"], e["pending"] = "1024", set
+							}
+						}
+						return reply{200, "OK", list}
+					},
+					shutdown: func() reply {
+						g.running = false
+						g.digest++
+						tt.edit(g.config)
+						return reply{200, "OK", s.start("qmshutdown", "100")}
+					},
+				}
+				r := Run(t.Context(), s.client(t), plan.Plan{Actions: []plan.Action{action(plan.Delete, 100, deleteStep("100"))}}, Options{})
+				if got := outcomes(r); got != tt.want || s.wrote(del) > 0 != (tt.text == "") || !strings.Contains(fmt.Sprint(r.Actions[0].Err), tt.text) {
+					t.Errorf("%s, want %s with %q: %v", got, tt.want, tt.text, r.Actions[0].Err)
+				}
+			})
+		})
+	}
 }
 
 // Under HA the task of a shutdown ends long before the guest is down. It is
@@ -135,6 +186,44 @@ func TestDeleteWithWarnings(t *testing.T) {
 			r := Run(t.Context(), s.client(t), plan.Plan{Actions: []plan.Action{action(plan.Delete, 100, deleteStep("100"))}}, Options{})
 			if got := outcomes(r); got != want {
 				t.Errorf("vmid free: %v: %s, want %s: %v", free, got, want, r.Actions[0].Err)
+			}
+		})
+	}
+}
+
+// A delete that PVE calls OK although it left a volume is told with the volume's
+// name and what to do.
+func TestDeleteTellsWhatStays(t *testing.T) {
+	for line, todo := range map[string]string{
+		"Could not remove disk 'local-lvm:vm-100-disk-0', check manually: lvremove failed": "(`pvesm free local-lvm:vm-100-disk-0`)",
+		"unable to delete something else: busy":                                            "the task's log on pve01",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{guests: map[string]*machine{"100": ours("100")}, logs: map[string]string{"qmdestroy": line}}
+			s.answer = map[string]func() reply{"GET /cluster/nextid": func() reply { return reply{200, "OK", "100"} }}
+			r := Run(t.Context(), s.client(t), plan.Plan{Actions: []plan.Action{action(plan.Delete, 100, deleteStep("100"))}}, Options{})
+			a := r.Actions[0]
+			if got := outcomes(r); got != "Delete warnings" || !slices.Equal(a.Warnings, []string{line}) || !strings.Contains(a.Todo, todo) {
+				t.Errorf("%s: %q → %q: %v", got, a.Warnings, a.Todo, a.Err)
+			}
+		})
+	}
+}
+
+// PVE names the task of each of these. An answer that names none is nobody's
+// word that the work is done, and nothing else is built on it.
+func TestAnswerWithoutATaskIsUnknown(t *testing.T) {
+	none := func() reply { return reply{200, "OK", nil} }
+	for call, a := range map[string]plan.Action{
+		"POST /nodes/pve01/qemu":           action(plan.Create, 101, plan.CreateStep{Guest: "qemu", Start: true}),
+		"POST /nodes/pve01/qemu/100/clone": action(plan.Clone, 101, plan.CloneStep{Source: 100}),
+		del:                                action(plan.Delete, 100, deleteStep("100")),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{guests: map[string]*machine{"100": ours("100")}, answer: map[string]func() reply{call: none}}
+			r := Run(t.Context(), s.client(t), plan.Plan{Actions: []plan.Action{a}}, Options{})
+			if got, want := outcomes(r), string(a.Verb)+" unknown"; got != want || len(s.sent) != 1 {
+				t.Errorf("%s: %s, want %s: sent %v: %v", call, got, want, s.sent, r.Actions[0].Err)
 			}
 		})
 	}

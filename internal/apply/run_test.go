@@ -23,11 +23,13 @@ func memory(text, digest string) plan.UpdateStep {
 }
 
 func ours(id string) *machine {
-	return &machine{config: map[string]string{"name": "web" + id, "tags": "proxops", "memory": "1024", "vmgenid": "gen-" + id, "smbios1": "uuid=u-" + id}}
+	return &machine{config: map[string]string{"name": "web" + id, "tags": "proxops", "memory": "1024", "vmgenid": "gen-" + id, "smbios1": "uuid=u-" + id,
+		"scsi0": "local-lvm:vm-" + id + "-disk-0,size=1G"}}
 }
 
 func deleteStep(id string) plan.DeleteStep {
-	return plan.DeleteStep{Guest: "qemu", Name: "web" + id, Identity: "vmgenid gen-" + id + ", uuid u-" + id}
+	return plan.DeleteStep{Guest: "qemu", Name: "web" + id, Identity: "vmgenid gen-" + id + ", uuid u-" + id, Digest: "d0",
+		Volumes: []string{"local-lvm:vm-" + id + "-disk-0"}}
 }
 
 // outcomes is the result in one line, for comparing.

@@ -24,6 +24,7 @@ type scripted struct {
 	mu     sync.Mutex
 	guests map[string]*machine      // by vmid
 	exits  map[string]string        // task type → exit status; OK when absent
+	logs   map[string]string        // task type → its log's only line; a warning when absent
 	answer map[string]func() reply  // "PUT /nodes/pve01/qemu/100/config" → what comes instead
 	work   map[string]time.Duration // task type → how long it runs
 	sent   []string                 // writes, as METHOD path
@@ -209,6 +210,9 @@ func (s *scripted) task(path string) any {
 		return nil
 	}
 	kind := pve.UPID(upid).Type()
+	if line := s.logs[kind]; parts[5] == "log" && line != "" {
+		return []map[string]any{{"n": 1, "t": line}}
+	}
 	if parts[5] == "log" {
 		return []map[string]any{{"n": 1, "t": "WARN: the log of " + kind}}
 	}

@@ -286,7 +286,7 @@ func (w *worker) mark(ctx context.Context, n *pve.Node, vmid int, t pve.GuestTyp
 // another guest since the plan, or the guest may be in use.
 func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.DeleteStep) error {
 	t := pve.GuestType(step.Guest)
-	g, err := w.recheck(ctx, n, vmid, step)
+	g, err := w.recheck(ctx, n, vmid, step, nil)
 	if err != nil {
 		return err
 	}
@@ -303,13 +303,15 @@ func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.De
 			w.res.Todo = fmt.Sprintf("look at why it does not shut down, or stop it with `%s stop %d`: the next run deletes it", tool(t), vmid)
 			return later("not deleted: it does not shut down within %s, and is never killed: %w", w.o.Shutdown, err)
 		}
-		if _, err = w.recheck(ctx, n, vmid, step); err != nil {
+		if _, err = w.recheck(ctx, n, vmid, step, g); err != nil {
 			return err
 		}
 	}
-	if err := w.took(n.Delete(ctx, t, vmid)); err != nil {
+	res, err := n.Delete(ctx, t, vmid)
+	if err := w.took(res, err); err != nil {
 		return err
 	}
+	w.leftBehind(n, step, res.Remains)
 	if len(w.res.Warnings) == 0 {
 		return nil
 	}
@@ -317,6 +319,29 @@ func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.De
 		return fmt.Errorf("the delete ended with warnings and guest %d is still there", vmid)
 	}
 	return nil
+}
+
+// leftBehind warns of the volumes that PVE could not remove with their guest:
+// no guest's config names them any more, so nobody would find them.
+func (w *worker) leftBehind(n *pve.Node, step plan.DeleteStep, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	for _, l := range lines {
+		if !slices.Contains(w.res.Warnings, l) {
+			w.res.Warnings = append(w.res.Warnings, l)
+		}
+	}
+	var free []string
+	for _, v := range step.Volumes {
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "'"+v+"'") }) {
+			free = append(free, fmt.Sprintf("`pvesm free %s`", v))
+		}
+	}
+	w.res.Todo = fmt.Sprintf("the guest is gone and what PVE could not remove is not: see the task's log on %s and remove it by hand", n.Name())
+	if len(free) > 0 {
+		w.res.Todo = fmt.Sprintf("the guest is gone, its volumes are not: remove them on %s when their storage lets go of them (%s)", n.Name(), strings.Join(free, ", "))
+	}
 }
 
 // tool is PVE's command for guests of a type.
@@ -327,8 +352,11 @@ func tool(t pve.GuestType) string {
 	return "qm"
 }
 
-// recheck gives the guest only if it is still the one that the plan meant.
-func (w *worker) recheck(ctx context.Context, n *pve.Node, vmid int, step plan.DeleteStep) (*live.Guest, error) {
+// recheck gives the guest only if it is still the one that the plan meant, with
+// the volumes and the config that the plan saw. After our own shutdown the
+// guest from before it stands for the plan's config: PVE has put into place
+// what was pending, which changes the digest.
+func (w *worker) recheck(ctx context.Context, n *pve.Node, vmid int, step plan.DeleteStep, before *live.Guest) (*live.Guest, error) {
 	g, err := live.ReadGuest(ctx, w.c.Reader(), n.Name(), step.Guest, vmid)
 	switch {
 	case pve.Is(err, pve.KindNotFound):
@@ -337,15 +365,41 @@ func (w *worker) recheck(ctx context.Context, n *pve.Node, vmid int, step plan.D
 		return nil, err
 	case !g.Tagged(kind.OwnerTag):
 		return nil, later("not deleted: guest %d has lost the tag %s since the plan", vmid, kind.OwnerTag)
-	case g.Identity != step.Identity || g.Name != step.Name:
+	case g.Name != step.Name:
 		return nil, later("not deleted: vmid %d belongs to another guest by now (%q, the plan meant %q)", vmid, g.Name, step.Name)
+	case g.Identity != step.Identity:
+		return nil, later("not deleted: vmid %d belongs to another guest by now, which is also named %q (%s; the plan meant %s)", vmid, g.Name, g.Identity, step.Identity)
 	case g.Lock != "":
 		return nil, later("not deleted: guest %d is locked (%s)", vmid, g.Lock)
 	}
 	if v, _ := g.Get("protection"); v == "1" {
 		return nil, later("not deleted: the protection of guest %d was turned on since the plan", vmid)
 	}
+	more := slices.DeleteFunc(live.Volumes(&g.Guest), func(v string) bool { return slices.Contains(step.Volumes, v) })
+	if len(more) > 0 {
+		return nil, later("not deleted: guest %d has volumes that it did not have at the plan, and they would be destroyed with it (%s): plan again", vmid, strings.Join(more, ", "))
+	}
+	changed := step.Digest != "" && g.Digest != step.Digest
+	if before != nil {
+		changed = g.Digest != before.Digest && !(sameAfterStop(before, g) && sameAfterStop(g, before))
+	}
+	if changed {
+		return nil, later("not deleted: the config of guest %d was changed since the plan: plan again", vmid)
+	}
 	return g, nil
+}
+
+// sameAfterStop reports whether every key of a has the same value in b, pending
+// changes put into place.
+func sameAfterStop(a, b *live.Guest) bool {
+	for key := range a.Config {
+		was, had := a.Get(key)
+		is, has := b.Get(key)
+		if had != has || was != is {
+			return false
+		}
+	}
+	return true
 }
 
 // await polls until a guest has the power state; the HA manager answers a

@@ -233,13 +233,53 @@ func TestIdentityTellsApart(t *testing.T) {
 		{of(false, "name", "a", "vmgenid", "0"), of(false, "name", "b", "vmgenid", "0")},
 		{of(true, "hostname", "a", "rootfs", "local:1/a,size=1G"), of(true, "hostname", "b", "rootfs", "local:1/a,size=1G")},
 		{of(true, "hostname", "a", "rootfs", "local:1/a,size=1G"), of(true, "hostname", "a", "rootfs", "local:1/b,size=1G")},
+		{of(true, "hostname", "a", "rootfs", "local:1/a,size=1G"), of(true, "hostname", "a", "rootfs", "local:1/a,size=2G")},
+		{of(true, "hostname", "a", "net0", "name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:01"), of(true, "hostname", "a", "net0", "name=eth0,bridge=vmbr0,hwaddr=BC:24:11:00:00:02")},
+		{of(true, "hostname", "a", "net3", "name=eth3,hwaddr=BC:24:11:00:00:01"), of(true, "hostname", "a")},
 	} {
 		if pair[0] == pair[1] {
 			t.Errorf("both are %q", pair[0])
 		}
 	}
-	if a, b := of(true, "hostname", "a", "rootfs", "local:1/a,size=1G"), of(true, "hostname", "a", "rootfs", "local:1/a,size=2G"); a != b {
+	if a, b := of(false, "name", "a", "scsi0", "local:1/a,size=1G"), of(false, "name", "a", "scsi0", "local:1/a,size=2G"); a != b {
 		t.Errorf("growing a volume makes another guest: %q, %q", a, b)
+	}
+	mac := "name=eth0,hwaddr=bc:24:11:00:00:02,bridge=vmbr0"
+	waits := &field.Guest{LXC: true, Config: map[string]field.Entry{"net0": {Value: new("name=eth0,hwaddr=BC:24:11:00:00:01"), Pending: &mac}}}
+	if a, b := Identity(waits), of(true, "net0", "name=eth0,hwaddr=BC:24:11:00:00:02"); a != b {
+		t.Errorf("a stop makes another guest: %q, %q", a, b)
+	}
+}
+
+// A delete takes along what the config names, be it pending or unused.
+func TestVolumes(t *testing.T) {
+	text := func(s string) *string { return &s }
+	g := &field.Guest{Config: map[string]field.Entry{
+		"scsi0":   {Value: text("local:100/vm-100-disk-0.raw,size=1G"), Pending: text("lvm:vm-100-disk-3,size=1G")},
+		"scsi1":   {Pending: text("lvm:vm-100-disk-1,size=7G")},
+		"unused0": {Value: text("lvm:vm-100-disk-2")},
+		"scsi2":   {Value: text("none,media=cdrom"), Pending: text("local:iso/deb.iso,media=cdrom")},
+		"ide2":    {Value: text("lvm:vm-100-cloudinit,media=cdrom")},
+		"name":    {Value: text("local:100/x.raw")},
+	}}
+	if got, want := strings.Join(Volumes(g), " "), "local:100/vm-100-disk-0.raw lvm:vm-100-cloudinit lvm:vm-100-disk-1 lvm:vm-100-disk-2 lvm:vm-100-disk-3"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// What PVE lists without a vmid is no guest 0, and it is told.
+func TestRowWithoutAVmid(t *testing.T) {
+	for _, id := range []any{nil, 0, -5, "x", -1e300} {
+		synctest.Test(t, func(t *testing.T) {
+			a := whole()
+			odd := vmRow(100, "pve01", "running")
+			odd["id"], odd["vmid"] = "qemu/odd", id
+			a["/cluster/resources"] = append(a["/cluster/resources"].([]row), odd)
+			s := read(t, a, wants())
+			if len(s.Guests) != 2 || s.Complete || !strings.Contains(strings.Join(s.Problems, "\n"), "without a usable vmid (\"qemu/odd\"") {
+				t.Errorf("vmid %v: %d guests, complete %v, %q", id, len(s.Guests), s.Complete, s.Problems)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -131,18 +132,30 @@ func (x *reading) power(g *Guest, declared, wantRunning bool) {
 }
 
 // Identity is what tells one guest from another that got the same vmid later:
-// the generation id and uuid of a VM, the root volume and name of a container.
-// A VM without both is known by its name and volumes.
+// the generation id and uuid of a VM. A container has nothing of the kind: it
+// is known by its root volume with its size, its name and its MAC addresses,
+// which PVE draws anew for each container (facts G). A VM without both ids is
+// known by its name and volumes. Values are those that a stop leaves, so that
+// putting pending ones into place makes no other guest.
 func Identity(g *field.Guest) string {
 	value := func(key string) string {
-		if e := g.Config[key]; e.Value != nil {
-			return *e.Value
-		}
-		return ""
+		text, _ := g.Get(key)
+		return text
 	}
 	if g.LXC {
-		vol, _, _ := strings.Cut(value("rootfs"), ",")
-		return "rootfs " + vol + ", hostname " + value("hostname")
+		root := wire.ParseProps(value("rootfs"), wire.FormatOf(true, "rootfs"))
+		vol, _ := root.Get(wire.FirstToken(true))
+		size, _ := root.Get("size")
+		out := "rootfs " + vol + " " + size + ", hostname " + value("hostname")
+		for _, key := range slices.Sorted(maps.Keys(g.Config)) {
+			if wire.KeyClass(key) != "net" {
+				continue
+			}
+			if mac, ok := wire.ParseProps(value(key), wire.FormatOf(true, key)).Get("hwaddr"); ok {
+				out += ", " + key + " " + strings.ToUpper(mac)
+			}
+		}
+		return out
 	}
 	var uuid string
 	for _, p := range strings.Split(value("smbios1"), ",") {
@@ -157,25 +170,35 @@ func Identity(g *field.Guest) string {
 	return "name " + value("name") + ", volumes " + strings.Join(Volumes(g), " ")
 }
 
-// Volumes are the volume ids that the guest's config holds, unused ones
-// included, without CD images and bind mounts: what a delete takes along.
+// Volumes are the volume ids that the guest's config holds, unused and pending
+// ones included, without CD images and bind mounts: what a delete takes along.
 func Volumes(g *field.Guest) []string {
 	var out []string
 	for key, e := range g.Config {
-		if e.Value == nil || !wire.IsVolumeKey(g.LXC, key) && !strings.HasPrefix(key, "unused") && key != "vmstate" {
+		if !wire.IsVolumeKey(g.LXC, key) && !strings.HasPrefix(key, "unused") && key != "vmstate" {
 			continue
 		}
-		p := wire.ParseProps(*e.Value, wire.FormatOf(g.LXC, key))
-		vol, named := p.Get(wire.FirstToken(g.LXC))
-		if !named {
-			vol, _, _ = strings.Cut(*e.Value, ",")
+		for _, text := range []*string{e.Value, e.Pending} {
+			if text == nil {
+				continue
+			}
+			if vol, ok := volume(g.LXC, key, *text); ok {
+				out = append(out, vol)
+			}
 		}
-		media, _ := p.Get("media")
-		if _, _, ok := wire.SplitVolID(vol); !ok || media == "cdrom" && !wire.IsCloudInit(vol) {
-			continue
-		}
-		out = append(out, vol)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// volume gives the volume id that a drive's or mount's text names.
+func volume(lxc bool, key, text string) (string, bool) {
+	p := wire.ParseProps(text, wire.FormatOf(lxc, key))
+	vol, named := p.Get(wire.FirstToken(lxc))
+	if !named {
+		vol, _, _ = strings.Cut(text, ",")
+	}
+	media, _ := p.Get("media")
+	_, _, ok := wire.SplitVolID(vol)
+	return vol, ok && (media != "cdrom" || wire.IsCloudInit(vol))
 }

@@ -174,6 +174,8 @@ func (x *reading) rows(rows []pve.Resource) {
 		case row.Type == "storage":
 			s.Storages[Store{row.Node, row.Storage}] = Storage{Type: row.PluginType, Content: set(row.Content),
 				Active: row.Status == "available", Shared: row.Shared}
+		case row.IsGuest() && row.VMID <= 0:
+			x.problem("PVE listed a guest without a usable vmid (%q, %q on node %q): it is left out", row.ID, row.Name, row.Node)
 		case row.IsGuest():
 			s.Guests[row.VMID] = &Guest{
 				Guest: field.Guest{Exists: true, LXC: row.Type == "lxc", Running: row.Status == "running", Config: map[string]field.Entry{}},

@@ -84,8 +84,8 @@ type Guest struct {
 	// Stale says that the lock is of a kind that only tasks set and that none
 	// of them is left: it stays until somebody takes it off.
 	Stale bool
-	// Identity is vmgenid and smbios uuid, or rootfs volume and hostname: what
-	// must still be the same right before a delete.
+	// Identity is what must still be the same right before a delete, see the
+	// function of that name.
 	Identity string
 	// Raw are keys that are not plain text, such as a container's lxc lines.
 	Raw map[string]string

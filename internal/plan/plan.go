@@ -164,13 +164,15 @@ type MigrateStep struct {
 	Params wire.Params // what PVE needs for this guest: online, restart, with-local-disks
 }
 
-// DeleteStep deletes a guest after its identity was read again.
+// DeleteStep deletes a guest that is still what the plan saw when it was read
+// again.
 type DeleteStep struct {
 	Guest    string
 	Identity string
 	Name     string
+	Digest   string   // of the config; "" = not known
 	Running  bool     // shut down cleanly first
-	Volumes  []string // that go with it, for the plan's text
+	Volumes  []string // that go with it: the plan shows them, and no other may be there when it is deleted
 	Commit   string   // git's word: what removed the declaration
 	// LinkedUnknown names storages on which PVE cannot tell the template's
 	// linked clones.

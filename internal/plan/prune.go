@@ -166,8 +166,8 @@ func (m *maker) delete(g *live.Guest, word Word) {
 	if g.Template {
 		level++
 	}
-	step := DeleteStep{Guest: g.Type, Identity: g.Identity, Name: g.Name, Running: g.Running, Volumes: live.Volumes(&g.Guest),
-		Commit: word.Commit, LinkedUnknown: g.LinkedUnknown}
+	step := DeleteStep{Guest: g.Type, Identity: g.Identity, Name: g.Name, Digest: g.Digest, Running: g.Running,
+		Volumes: live.Volumes(&g.Guest), Commit: word.Commit, LinkedUnknown: g.LinkedUnknown}
 	why := "not declared any more: " + word.String() + leftBehind(m.s, g)
 	if len(g.LinkedUnknown) > 0 {
 		why += fmt.Sprintf("; PVE does not tell whether it has linked clones on %s, they would live on", strings.Join(g.LinkedUnknown, ", "))

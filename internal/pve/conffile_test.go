@@ -28,7 +28,7 @@ func TestIsWholeFile(t *testing.T) {
 			"net0":"name=eth0,bridge=vmbr0,hwaddr=BC:24:11:F3:81:7D,type=veth","digest":"261ef5c7bbd69e96376086138a922a27b44000f6","ostype":"debian","features":"nesting=1"}`, false},
 		"raw lines": {`{"digest":"1359a2b92d8b9c506b0b0686f3e551d542fba02b","hostname":"a","memory":64,"lxc":[["lxc.cgroup2.devices.allow","c 10:229 rwm"],["lxc.mount.entry","/run/x mnt/x none bind 0 0"]]}`, true},
 		"odd lines": {`{"digest":"e6a4a4de4f2fa73c8a6abc9dc1c4f1a2ba4c9a18","hostname":"a","lxc":{"x":1}}`, false},
-		"nothing":   {`{}`, false},
+		"nothing":   {`{"digest":"e6a4a4de4f2fa73c8a6abc9dc1c4f1a2ba4c9a18"}`, false},
 	} {
 		cfg, err := answering(t, "/nodes/pve01/lxc/200/config", c.body).Config(t.Context(), "pve01", LXC, 200)
 		if err != nil {

@@ -192,8 +192,8 @@ func (c *core) authed(ctx context.Context, r request) (envelope, *Error) {
 			return envelope{}, e
 		}
 		env, e := c.exchange(ctx, r, cr)
-		if e != nil && r.isRead() { // of a write, its params are scrubbed too
-			c.scrubber(nil).err(e)
+		if e != nil {
+			c.scrubber(nil).err(e) // a write's params are known to it since before they were sent
 		}
 		if e == nil || e.Status != http.StatusUnauthorized || fresh || !c.auth.renewable(cr) {
 			return env, e

@@ -133,7 +133,7 @@ func TestEndpointsMustBeOneCluster(t *testing.T) {
 		s := newEstate()
 		c := s.client(t, "a", "c")
 		n := mustNode(t, c)
-		if _, err := n.Start(t.Context(), QEMU, 100); err != nil {
+		if _, err := n.UpdateConfig(t.Context(), QEMU, 100, nil, ""); err != nil {
 			t.Fatal(err)
 		}
 		s.take()

@@ -91,7 +91,7 @@ func (e *Error) text() string {
 		for _, k := range keys {
 			parts = append(parts, k+": "+strings.Join(strings.Fields(e.Params[k]), " "))
 		}
-		return "PVE refuses the parameters: " + strings.Join(parts, "; ")
+		return "PVE refuses the parameters: " + oneLine(strings.Join(parts, "; "))
 	}
 	if msg == "" {
 		msg = strings.TrimSpace(e.Reason)

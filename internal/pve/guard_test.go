@@ -132,12 +132,11 @@ func TestDeletePurgesNothing(t *testing.T) {
 		if r.Method == http.MethodDelete && (r.URL.RawQuery != "" || r.ContentLength > 0) {
 			t.Errorf("sent along: %s", r.URL.RawQuery)
 		}
-		return data(nil), nil
+		return reply(500, "seen", ""), nil
 	})
 	for _, kind := range []GuestType{QEMU, LXC} {
-		if _, err := mustNode(t, c).Delete(t.Context(), kind, 100); err != nil {
-			t.Error(err)
-		}
+		_, err := mustNode(t, c).Delete(t.Context(), kind, 100)
+		wantKind(t, err, KindRefused)
 	}
 }
 

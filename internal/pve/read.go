@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -153,61 +152,14 @@ func (r row) sub(key string) row {
 	return o
 }
 
-// Pending reads a guest's whole config with what is pending and the digest:
-// one request that tells all (facts L).
-func (r *Reader) Pending(ctx context.Context, node string, t GuestType, vmid int) (GuestConfig, error) {
-	var in []row
-	if err := r.Get(ctx, guestPath(node, t, vmid, "pending"), nil, &in); err != nil {
-		return GuestConfig{}, err
-	}
-	var c GuestConfig
-	for _, x := range in {
-		key := x.str("key")
-		if key == "digest" {
-			c.Digest = x.str("value")
-			continue
-		}
-		e := PendingEntry{Key: key, Delete: int(x.num("delete"))}
-		if s, ok := scalar(x["value"]); ok {
-			e.Value = &s
-		} else if v := x["value"]; len(v) > 0 && string(v) != "null" {
-			e.Raw = v
-		}
-		if s, ok := scalar(x["pending"]); ok {
-			e.Pending = &s
-		}
-		c.Entries = append(c.Entries, e)
-	}
-	slices.SortStableFunc(c.Entries, func(a, b PendingEntry) int { return strings.Compare(a.Key, b.Key) })
-	return c, nil
-}
-
-// Config reads a guest's config as it will be once what is pending has come
-// into effect, with what Pending leaves out: a container's raw lxc lines.
-func (r *Reader) Config(ctx context.Context, node string, t GuestType, vmid int) (GuestConfig, error) {
-	x, err := r.row(ctx, guestPath(node, t, vmid, "config"))
-	if err != nil {
-		return GuestConfig{}, err
-	}
-	c := GuestConfig{Digest: x.str("digest")}
-	for _, key := range slices.Sorted(maps.Keys(x)) {
-		e := PendingEntry{Key: key}
-		if s, ok := scalar(x[key]); ok {
-			e.Value = &s
-		} else if v := x[key]; len(v) > 0 && string(v) != "null" {
-			e.Raw = v
-		}
-		if key != "digest" {
-			c.Entries = append(c.Entries, e)
-		}
-	}
-	return c, nil
-}
-
 // GuestStatus reads .../status/current. It takes five times as long as
 // Pending; Resources has the power state of all guests at once.
 func (r *Reader) GuestStatus(ctx context.Context, node string, t GuestType, vmid int) (GuestStatus, error) {
-	x, err := r.row(ctx, guestPath(node, t, vmid, "status", "current"))
+	path := guestPath(node, t, vmid, "status", "current")
+	x, err := r.row(ctx, path)
+	if err == nil && x.str("status") == "" {
+		err = r.core.fail(request{method: http.MethodGet, path: path}, KindNotJSON, "the answer does not say whether the guest runs", notPVEHint)
+	}
 	if err != nil {
 		return GuestStatus{}, err
 	}

@@ -16,11 +16,14 @@ import (
 )
 
 const (
-	pollFirst   = 200 * time.Millisecond
-	pollMax     = 2 * time.Second
-	tailLines   = 12
-	lostTask    = time.Minute // how long a task's node may be out of reach before we give up following
-	foundWithin = 3           // looks for the task of a write without an answer
+	pollFirst = 200 * time.Millisecond
+	pollMax   = 2 * time.Second
+	tailLines = 12
+	// A guest has at most some 300 volumes (unused0 to unused255 among them), and
+	// the log of its end has about a line for each.
+	destroyLines = 500
+	lostTask     = time.Minute // how long a task's node may be out of reach before we give up following
+	foundWithin  = 3           // looks for the task of a write without an answer
 )
 
 // taskSet remembers the tasks that this client follows or has followed.
@@ -76,7 +79,7 @@ func (c *Client) write(ctx context.Context, w write) (TaskResult, error) {
 	scrub := c.core.scrubber(w.params)
 	for try := 1; ; try++ {
 		res, err := c.writeOnce(ctx, w, scrub)
-		res.Tail, res.Warnings = scrub.lines(res.Tail), scrub.lines(res.Warnings)
+		res.Tail, res.Warnings, res.Remains = scrub.lines(res.Tail), scrub.lines(res.Warnings), scrub.lines(res.Remains)
 		if err == nil {
 			return res, nil
 		}
@@ -125,6 +128,9 @@ func (c *Client) writeOnce(ctx context.Context, w write, scrub scrubber) (TaskRe
 		out = nil
 	}
 	_, err := c.core.do(ctx, w.request(), out)
+	if err == nil && upid == "" && !w.synchronous {
+		err = c.core.fail(w.request(), KindUnknownOutcome, "PVE's answer names no task, where it always does; the change may have been made or not", unknownHint)
+	}
 	switch {
 	case Is(err, KindUnknownOutcome) && w.task != "" && w.taskID() != "":
 		t, found := c.recover(ctx, w, start)
@@ -247,10 +253,31 @@ func (f *follower) fail(k Kind, msg, hint string) *Error {
 	return &Error{Kind: k, Cluster: f.c.core.name, Method: f.w.method, Path: f.w.path, Node: f.w.node, Message: msg, Hint: hint, UPID: f.upid}
 }
 
-// ended reads the log of what did not end with OK.
+// remains are lines by which a task that ends with OK says that something stays
+// which it should have removed: for PVE a volume that cannot be freed is no
+// reason to keep a guest.
+var remains = regexp.MustCompile(`(?i)check manually|(?:could not|unable to|failed to|can(?:not|'t)) (?:remove|delete|destroy|free)`)
+
+// removes tells the types of task whose log is read although they ended with OK.
+func removes(taskType string) bool { return taskType == "qmdestroy" || taskType == "vzdestroy" }
+
+// left gives the lines of the log that tell of remains. It reads on where a
+// guest had more volumes than a tail has lines.
+func (f *follower) left(ctx context.Context) []string {
+	log, err := f.c.TaskTail(ctx, f.upid, destroyLines)
+	if err != nil {
+		f.c.core.log.Warn("whether the delete left volumes behind is not known: its log could not be read", "cluster", f.c.core.name, "task", f.upid, "error", err)
+	}
+	return slices.DeleteFunc(log, func(l string) bool { return !remains.MatchString(l) })
+}
+
+// ended reads the log of what did not end with OK, and of what removes volumes.
 func (f *follower) ended(ctx context.Context, exit string) (TaskResult, error) {
 	res := f.result(exit)
 	f.tell(ctx, true, exit)
+	if removes(f.upid.Type()) && (exit == "OK" || strings.HasPrefix(exit, "WARNINGS")) {
+		res.Remains = f.left(ctx)
+	}
 	if exit == "OK" {
 		return res, nil
 	}
@@ -315,8 +342,9 @@ func (n *Node) templateCT(ctx context.Context, w write) (TaskResult, error) {
 	return TaskResult{}, n.client.core.fail(w.request(), KindTaskTimeout, "the container is still no template", "look at its tasks in PVE")
 }
 
-// scrubber removes secret values from texts of PVE, which may repeat what was
-// sent, and hashes of passwords, whoever sent them.
+// scrubber makes texts of PVE fit to be shown: it removes secret values, since
+// PVE may repeat what was sent, and hashes of passwords, whoever sent them; puts
+// each on one line, so that none looks like a line of ours; and cuts it.
 type scrubber struct{ sent *sent }
 
 // hashed is a password as crypt(3) hashes it.
@@ -356,8 +384,28 @@ func (s scrubber) text(t string) string {
 	for _, v := range s.sent.all {
 		t = strings.ReplaceAll(t, v, "(redacted)")
 	}
-	return hashed.ReplaceAllString(t, "(redacted)")
+	return oneLine(hashed.ReplaceAllString(t, "(redacted)"))
 }
+
+// oneLine joins the lines of a text and keeps its beginning: what somebody has
+// to read is never longer than 2 kB, also when it comes by twice. Cutting comes
+// after scrubbing, which would not know half a secret.
+func oneLine(t string) string {
+	const most, note = 2 << 10, 64
+	if strings.ContainsAny(t, lineEnds) {
+		lines := strings.FieldsFunc(t, func(c rune) bool { return strings.ContainsRune(lineEnds, c) })
+		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "" })
+		t = strings.Join(lines, "; ")
+	}
+	if len(t) <= most {
+		return t
+	}
+	head := strings.ToValidUTF8(t[:most-note], "")
+	return fmt.Sprintf("%s… (%d bytes more)", head, len(t)-len(head))
+}
+
+// lineEnds are the characters at which one output or another begins a line.
+const lineEnds = "\n\r\v\f\u0085\u2028\u2029"
 
 func (s scrubber) lines(in []string) []string {
 	out := make([]string, 0, len(in))

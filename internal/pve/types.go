@@ -310,6 +310,10 @@ type TaskResult struct {
 	Exit     string   // OK or "WARNINGS: N" when there is no error
 	Warnings []string // the log's warning lines when Exit says so
 	Tail     []string // the log's last lines, for warnings and failures
+	// Remains are lines by which a delete that succeeded tells what it could not
+	// remove, such as "Could not remove disk 'local-lvm:vm-100-disk-0', check
+	// manually: …": the guest is gone, and PVE lists the volume under no guest.
+	Remains  []string
 	Duration time.Duration
 }
 
