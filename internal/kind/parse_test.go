@@ -79,6 +79,7 @@ func TestParseRefuses(t *testing.T) {
 		{"vmid range", doc("VM", "a", strings.Replace(vmHead, "101", "99", 1)+"disks: []\nnetworks: []"), "m.yaml:7:9: vmid: 99 is not in 100-999999999"},
 		{"missing", doc("VM", "a", "{}"), "cpu: this block is required|disks: required; [] means none|memory|networks|node|vmid"},
 		{"unknown field", doc("VM", "a", vmHead+"disks: []\nnetworks: []\nmemori: 1GiB"), "memori: unknown field; did you mean memory?"},
+		{"balloon above memory", doc("VM", "a", vmHead+"balloon: 64GiB\ndisks: []\nnetworks: []"), "balloon: 64GiB is more than memory, "},
 		{"disks with clone", doc("VM", "a", vmHead+"clone: t\ndisks: [{storage: s1, size: 1GiB}]\nnetworks: []"), "disks: a clone brings its template's disks; leave disks out, or clone"},
 		{"size with image", doc("VM", "a", vmHead+"disks: [{storage: s1, size: 1GiB, image: i}]\nnetworks: []"), "disks[0].size: an image decides the size; leave size out, or image"},
 		{"neither", doc("VM", "a", vmHead+"disks: [{storage: s1}]\nnetworks: []"), "disks[0].size: required unless image is given"},

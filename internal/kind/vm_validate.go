@@ -17,6 +17,9 @@ func (v *VM) Validate(report Report) {
 	if v.template && v.State.Or("stopped") == "started" {
 		report("state", "a template cannot be started; write stopped or leave state out")
 	}
+	if least, all := v.Balloon.Or(0), v.Memory.Or(0); v.Memory.IsSet() && least > all {
+		report("balloon", "%s is more than memory, %s: PVE refuses every change of the two; give memory or less", least, all)
+	}
 	v.validateDisks(report)
 	v.validateNetworks(report)
 	v.validateHardware(report)

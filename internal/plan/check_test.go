@@ -52,6 +52,25 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
+// PVE compares memory with the balloon that it has, also where that goes in the
+// same write, so a manifest that declares one of them can be too much.
+func TestPreflightBalloon(t *testing.T) {
+	for spec, want := range map[string]string{
+		"memory: 2GiB": "", "memory: 1GiB": "",
+		"memory: 512MiB":                  "m0.yaml:9:11: memory: balloon would be 1024 MiB and memory 512 MiB",
+		"memory: 512MiB\nballoon: null":   "m0.yaml:9:11: memory: balloon would be 1024 MiB and memory 512 MiB",
+		"memory: 512MiB\nballoon: 512MiB": "",
+		"memory: 512MiB\nballoon: 0":      "",
+		"memory: 2GiB\nballoon: null":     "",
+	} {
+		c := cluster(t, manifest("VM", "web", strings.Replace(webSpec, "memory: 2GiB", spec, 1)))
+		p := Make(c, surveyed(snapshot(guest(100, "pve01", "qemu", webConfig+"balloon: 1024\n"))), Policy{})
+		if got := lines(p); (len(p.Errors) > 0) != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%q: %s", spec, got)
+		}
+	}
+}
+
 // A clone's disks are its template's: only here is it known whether the boot
 // order names one of them.
 func TestPreflightBootOrder(t *testing.T) {

@@ -21,6 +21,7 @@ func (m *maker) preflight(o *object, spec kind.GuestSpec, node string, edits []f
 		return
 	}
 	m.coresFit(o, spec, node, edits, g)
+	balloonFits(o, edits, g)
 	for _, e := range edits {
 		if e.Delete {
 			continue
@@ -64,6 +65,28 @@ func (m *maker) coresFit(o *object, spec kind.GuestSpec, node string, edits []fi
 	}
 	if o.r.Kind.Guest == "qemu" && spec.Started() && path != "" && most > 0 && total > most {
 		o.fault(path, "the VM gets %d CPUs and node %s has %d: PVE does not start a VM with more than its node has", total, node, most)
+	}
+}
+
+// balloonFits checks a change of a VM's memory or of its balloon against the
+// other one as it is in PVE, where the manifest declares one of them. PVE
+// refuses the change with all that goes with it.
+func balloonFits(o *object, edits []field.Edit, g *field.Guest) {
+	if o.r.Kind.Guest != "qemu" {
+		return
+	}
+	mib, path := map[string]int{}, ""
+	for _, key := range []string{"balloon", "memory"} {
+		text, _ := g.Get(key)
+		for _, e := range edits {
+			if e.Key == key && !e.Delete { // a balloon that goes in the same write still counts
+				text, path = e.Value.String(), cmp.Or(path, editPath(e))
+			}
+		}
+		mib[key], _ = strconv.Atoi(strings.TrimPrefix(text, "current="))
+	}
+	if least, all := mib["balloon"], cmp.Or(mib["memory"], 512); path != "" && least > all {
+		o.fault(path, "balloon would be %d MiB and memory %d MiB: PVE refuses a balloon above the memory; declare balloon too, with memory or less", least, all)
 	}
 }
 
