@@ -65,6 +65,8 @@ func Fetch(ctx context.Context, base string, token secret.Text, caFile string) (
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("--remote: %s: %w", base, err)
+	case res.StatusCode == http.StatusUnauthorized && !token.Empty():
+		return nil, fmt.Errorf("--remote: %s refuses the token in PROXOPS_LISTEN_AUTH: it is not the one that the daemon's listen-auth names", base)
 	case res.StatusCode == http.StatusUnauthorized:
 		return nil, fmt.Errorf("--remote: %s wants a token: set PROXOPS_LISTEN_AUTH", base)
 	case res.StatusCode != http.StatusOK:

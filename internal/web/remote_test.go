@@ -109,8 +109,8 @@ func TestRemoteFaults(t *testing.T) {
 	html := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
 	defer html.Close()
 	for _, c := range []struct{ url, token, want string }{
-		{s.URL(), "", "PROXOPS_LISTEN_AUTH"},
-		{s.URL(), "wrong", "PROXOPS_LISTEN_AUTH"},
+		{s.URL(), "", "wants a token: set PROXOPS_LISTEN_AUTH"},
+		{s.URL(), "wrong", "refuses the token in PROXOPS_LISTEN_AUTH"},
 		{other.URL, "", "404"},
 		{html.URL, "", "does not answer as"},
 		{"ftp://x", "", "not an http"},

@@ -96,18 +96,20 @@ func (h *hooks) serve(w http.ResponseWriter, r *http.Request) {
 		text(w, http.StatusOK, "pong\n")
 	case event != f.push:
 		text(w, http.StatusOK, "ignored: not a push\n")
-	case h.known(f, r.Header, body):
-		text(w, http.StatusOK, "ignored: this delivery was seen before\n")
 	default:
-		h.push(w, name, r.Header.Get("Content-Type"), body)
+		h.push(w, f, name, r.Header, body)
 	}
 }
 
-func (h *hooks) push(w http.ResponseWriter, name, contentType string, body []byte) {
-	ref, err := pushedRef(contentType, body)
+// push takes a push event. What is no such event is refused and not remembered:
+// the forge may send it again.
+func (h *hooks) push(w http.ResponseWriter, f forge, name string, header http.Header, body []byte) {
+	ref, err := pushedRef(header.Get("Content-Type"), body)
 	switch {
 	case err != nil:
 		text(w, http.StatusBadRequest, "the body is not a push event\n")
+	case h.known(f, header, body):
+		text(w, http.StatusOK, "ignored: this delivery was seen before\n")
 	case h.cfg.Branch != "" && ref != "refs/heads/"+h.cfg.Branch && ref != "refs/tags/"+h.cfg.Branch:
 		text(w, http.StatusOK, "ignored: not the branch that is followed\n")
 	default:

@@ -83,9 +83,11 @@ func TestWebhooks(t *testing.T) {
 			want(delivery(name, hookKey, "2", `{"ref":"refs/heads/main","after":"5678"}`), 202, 2)
 			want(delivery(name, hookKey, "3", `{"nothing":1}`), 400, 2)
 			want(delivery(name, hookKey, "4", `not json`), 400, 2)
+			want(delivery(name, hookKey, "4", `not json`), 400, 2) // what was refused does not count as seen
+			want(delivery(name, hookKey, "4", `{"ref":"refs/heads/main","after":"9abc"}`), 202, 3)
 			other := delivery(name, hookKey, "5", push+" ")
 			other.Header.Set(forges[name].event, "issues")
-			want(other, 200, 2)
+			want(other, 200, 3)
 		})
 	}
 }
