@@ -9,6 +9,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/proxops/proxops/internal/kind"
+	"github.com/proxops/proxops/internal/notify"
+	"github.com/proxops/proxops/internal/repo"
 	"github.com/proxops/proxops/internal/secret"
 	"github.com/proxops/proxops/internal/sops"
 	"github.com/spf13/cobra"
@@ -110,6 +113,9 @@ argument, for those are seen in the process list.`,
 			if err != nil {
 				return err
 			}
+			if err := entryFault(repo.SecretUse{Ref: args[0]}, value); err != nil {
+				return fmt.Errorf("%s: %w; nothing is stored", args[0], err)
+			}
 			if err := sops.Set(cmd.Context(), at.file, sops.EnvFrom(a.environ), args[0], value); err != nil {
 				return err
 			}
@@ -143,6 +149,18 @@ func (a *app) readSecret(name string) (secret.Text, error) {
 	}
 	s := strings.TrimSuffix(string(b), "\n")
 	return secret.New(strings.TrimSuffix(s, "\r")), nil
+}
+
+// entryFault says why an entry cannot be what refers to it needs, or nil. The
+// text shows none of it.
+func entryFault(u repo.SecretUse, value secret.Text) (err error) {
+	switch {
+	case strings.HasPrefix(u.Ref, kind.KeyRefPrefix):
+		_, err = kind.PublicKeys(value)
+	case strings.HasPrefix(u.Path, "notifications["):
+		err = notify.Check(value)
+	}
+	return err
 }
 
 func (a *secretsCommand) rekeyCmd() *cobra.Command {
@@ -185,10 +203,11 @@ func (a *secretsCommand) checkCmd() *cobra.Command {
 		Short: "Check that every reference has a value",
 		Long: `Open the secrets file of every cluster and look up each reference of its
 configuration and manifests, then the same with what proxops.yaml refers to.
+What must be a public key or the URL of a notification is checked for its form.
 With --cluster only that cluster is checked, with --process only proxops.yaml.
 Names are printed, values never.
 
-Exit status: 0, or 1 when a file does not open or a reference has no value.`,
+Exit status: 0, or 1 when a file does not open, or a reference has no value or one of the wrong form.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.check(cmd.Context()) },
 	}
 }

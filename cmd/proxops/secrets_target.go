@@ -257,6 +257,9 @@ func (a *secretsCommand) resolve(name, file string, raw []byte, uses []repo.Secr
 		if errs := sops.CheckRefs(doc, []string{u.Ref}); len(errs) > 0 {
 			good, state = false, "MISSING"
 			err = errors.Join(err, fmt.Errorf("%s:%d:%d: %s: %w", u.File, u.Line, u.Col, u.Path, errs[0]))
+		} else if value, _ := doc.Lookup(u.Ref); entryFault(u, value) != nil {
+			good, state = false, "WRONG"
+			err = errors.Join(err, fmt.Errorf("%s:%d:%d: %s: %s: %s: %w", u.File, u.Line, u.Col, u.Path, file, u.Ref, entryFault(u, value)))
 		}
 		fmt.Fprintf(a.out, "%s: %-8s %s  (%s:%d)\n", name, state, show.Clean(u.Ref), show.Clean(u.File), u.Line)
 	}

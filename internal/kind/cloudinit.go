@@ -12,7 +12,6 @@ import (
 
 	"github.com/proxops/proxops/internal/field"
 	"github.com/proxops/proxops/internal/secret"
-	"github.com/proxops/proxops/internal/wire"
 )
 
 // CloudInitData is the block cloud-init-data of a VM. On a clone an absent key
@@ -306,9 +305,9 @@ func secretRefs(path string, keyRefs field.Opt[[]string], keys *resolved, passRe
 	var out []SecretReference
 	for i, ref := range keyRefs.Or(nil) {
 		out = append(out, SecretReference{Path: fmt.Sprintf("%s.%s[%d]", path, keyField, i), Ref: ref, Bind: func(t secret.Text) error {
-			lines := wire.SplitKeys(t.Reveal())
-			if len(lines) == 0 {
-				return errors.New("the entry is empty; a public key is needed")
+			lines, err := PublicKeys(t)
+			if err != nil {
+				return fmt.Errorf("%s: %w", ref, err)
 			}
 			keys.set(ref, lines)
 			return nil

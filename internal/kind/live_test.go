@@ -384,17 +384,24 @@ func TestPassword(t *testing.T) {
 			t.Errorf("password %q: %v", bad, err)
 		}
 	}
+	const keyText = "AAAAC3NzaC1lZDI1NTE5AAAAIGq8VqFqPU8PSfCsRsE2zRmmwl4eIFDlkIwYgVpzRWlL"
+	for _, bad := range []string{"secret-garbage", "ssh-ed25519 " + keyText + " b\nsecret-garbage", "ssh-ed25519 AAAAB3NzaC1yc2E= secret-garbage", "ssh-ed25519 " + keyText[:30], "# secret-garbage",
+		"-----BEGIN OPENSSH PRIVATE KEY-----\nsecret-garbage\n-----END OPENSSH PRIVATE KEY-----"} {
+		if err := refs[0].Bind(secret.New(bad)); err == nil || strings.Contains(err.Error(), "garbage") || !strings.Contains(err.Error(), "cloud-init.ssh-keys.b: line ") {
+			t.Errorf("key %q: %v", bad, err)
+		}
+	}
 	if refs[0].Ref != "cloud-init.ssh-keys.b" || refs[0].Path != "cloud-init-data.ssh-key-refs[0]" || refs[0].Bind(secret.New(" \n")) == nil {
 		t.Errorf("key reference %+v takes an empty entry", refs[0])
 	}
-	for i, key := range []string{"ssh-ed25519 AAAAb b\n", "ssh-ed25519 AAAAa a"} {
+	for i, key := range []string{"ssh-ed25519 " + keyText + " b\n", "ssh-ed25519 " + keyText + " a"} {
 		if err := refs[i].Bind(secret.New(key)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	params, _ := field.CreateParams(vm.Shape(nil), false, field.Env{})
 	v, _ := params.Get("sshkeys")
-	if keys, err := wire.DecodeSSHKeys(v.Reveal()); err != nil || !slices.Equal(keys, []string{"ssh-ed25519 AAAAb b", "ssh-ed25519 AAAAa a"}) {
+	if keys, err := wire.DecodeSSHKeys(v.Reveal()); err != nil || !slices.Equal(keys, []string{"ssh-ed25519 " + keyText + " b", "ssh-ed25519 " + keyText + " a"}) {
 		t.Errorf("keys %q, %v", keys, err)
 	}
 }

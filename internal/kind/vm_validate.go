@@ -1,12 +1,17 @@
 package kind
 
 import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/proxops/proxops/internal/field"
+	"github.com/proxops/proxops/internal/secret"
+	"github.com/proxops/proxops/internal/wire"
 )
 
 // Validate implements Spec.
@@ -258,12 +263,34 @@ func keyFaults(report Report, path string, keys field.Opt[[]string], keep bool) 
 	}
 }
 
+// PublicKeys are the lines of an entry that ssh-key-refs can name. The error
+// tells of the first line that is no public key, which PVE would refuse without
+// saying where it stands, and never shows any of it.
+func PublicKeys(entry secret.Text) ([]string, error) {
+	lines := wire.SplitKeys(entry.Reveal())
+	if len(lines) == 0 {
+		return nil, errors.New("the entry is empty; a public key is needed")
+	}
+	for i, l := range lines {
+		if !publicKey(l) {
+			return nil, fmt.Errorf("line %d of the entry is no public key such as ssh-ed25519 AAAA… name; set it anew", i+1)
+		}
+	}
+	return lines, nil
+}
+
 // publicKey accepts what sshd takes in authorized_keys, options in front
-// included, and no private key.
+// included, and no private key. A key says in itself again of what type it is,
+// after four bytes with the length of that. PVE asks ssh-keygen, which knows
+// more types than a library would (facts xiii).
 func publicKey(line string) bool {
 	words := strings.Fields(line)
 	for i, w := range words {
-		if keyType.MatchString(w) && i+1 < len(words) && strings.HasPrefix(words[i+1], "AAAA") {
+		if !keyType.MatchString(w) || i+1 == len(words) {
+			continue
+		}
+		blob, err := base64.StdEncoding.DecodeString(words[i+1])
+		if err == nil && len(blob) > 4+len(w) && string(blob[:4+len(w)]) == string(binary.BigEndian.AppendUint32(nil, uint32(len(w))))+w {
 			return true
 		}
 	}

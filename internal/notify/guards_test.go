@@ -152,6 +152,7 @@ func bubble(t *testing.T, p pace, k *kept) (*desk, *target) {
 	d.url("k", raw.Reveal())
 	d.Configure([]repo.Notification{{Name: "a", URL: "k"}})
 	a := d.targets["a"]
+	synctest.Wait() // it has looked at its URL
 	a.service = &service{scheme: "kept", inner: k, hide: newRedactor(raw.Reveal()), busy: make(chan struct{}, 1)}
 	a.url = raw
 	return d, a
@@ -320,6 +321,28 @@ func TestTargetsChange(t *testing.T) {
 		if len(d.targets) != 0 {
 			t.Error("a target is made after the end")
 		}
+	})
+}
+
+// A target that nothing can be sent to is told of when it is set up, and when
+// its entry is another, by the entry's name and without the URL.
+func TestFaultsBeforeTheFirstEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeskInBubble(defaultPace())
+		d.url("chat", "ftp://example.org/canary")
+		d.url("good", "https://example.org/canary")
+		d.url("text", "canary")
+		d.Configure([]repo.Notification{{Name: "a", URL: "chat"}, {Name: "b", URL: "good"}})
+		synctest.Wait()
+		if log := d.logs.String(); strings.Count(log, "level=ERROR") != 1 || !strings.Contains(log, "notification=a") || !strings.Contains(log, "secrets.chat: the URL's scheme is not known") {
+			t.Errorf("at the start: %s", log)
+		}
+		d.Configure([]repo.Notification{{Name: "a", URL: "chat"}, {Name: "b", URL: "text"}})
+		time.Sleep(time.Minute)
+		if log := d.logs.String(); strings.Count(log, "level=ERROR") != 2 || !strings.Contains(log, "secrets.text: the secret is not a URL") || strings.Contains(log, "canary") {
+			t.Errorf("after a change: %s", log)
+		}
+		d.Close(t.Context())
 	})
 }
 

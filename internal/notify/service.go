@@ -81,6 +81,13 @@ func open(raw secret.Text) (*service, error) {
 	return s, nil
 }
 
+// Check says what keeps a notification from being sent to a URL, as far as that
+// shows without asking the service, or nil. The error shows none of the URL.
+func Check(url secret.Text) error {
+	_, err := open(url)
+	return err
+}
+
 // webhook turns a plain URL into the library's form. asJSON posts title and
 // message as JSON unless the URL says otherwise.
 func webhook(u *url.URL, asJSON bool) (*url.URL, error) {

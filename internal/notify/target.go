@@ -2,6 +2,7 @@ package notify
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -73,7 +74,17 @@ func (t *target) config() repo.Notification {
 func (t *target) configure(cfg repo.Notification) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.cfg = cfg
+	moved := t.cfg.URL != cfg.URL
+	if t.cfg = cfg; moved {
+		t.rouse()
+	}
+}
+
+func (t *target) rouse() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
 }
 
 // offer queues those of the events that the target wants. It never waits.
@@ -95,10 +106,7 @@ func (t *target) offer(events []Event) {
 		t.pending = append(t.pending, e)
 	}
 	if len(t.pending) > 0 {
-		select {
-		case t.wake <- struct{}{}:
-		default:
-		}
+		t.rouse()
 	}
 }
 
@@ -143,6 +151,7 @@ func (t *target) untake(b batch) {
 func (t *target) run(ctx context.Context) {
 	defer close(t.done)
 	limit := rate.NewLimiter(rate.Every(t.pace.every), t.pace.burst)
+	t.check()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -155,6 +164,8 @@ func (t *target) run(ctx context.Context) {
 		}
 		if b, ok := t.take(); ok {
 			t.deliver(ctx, b)
+		} else {
+			t.check()
 		}
 	}
 	if b, ok := t.take(); ok {
@@ -163,6 +174,15 @@ func (t *target) run(ctx context.Context) {
 		if err := t.try(last, b.Message); err != nil {
 			t.log.Warn("notifications were lost at the end", "events", b.events(), "err", err)
 		}
+	}
+}
+
+// check tells of a target that nothing could be sent to before there is
+// something to send.
+func (t *target) check() {
+	if err := t.ready(); err != nil {
+		t.fault = err.Error()
+		t.log.Error("nothing can be sent to this target", "err", err)
 	}
 }
 
@@ -209,24 +229,32 @@ func (t *target) lose(n int) {
 	t.lost += n
 }
 
-// try delivers a message once. The URL is looked up each time, so that a
-// changed secret is used at once. A service that never answers a message would
-// keep the library, and with it all further messages, for as long as its
-// connection stands: after a while it is left to that, and opened anew.
-func (t *target) try(ctx context.Context, m Message) error {
-	cfg := t.config()
-	u, err := t.resolve(cfg.URL)
+// ready opens the service. The URL is looked up each time, so that a changed
+// secret is used at once. A service that never answers a message would keep the
+// library, and with it all further messages, for as long as its connection
+// stands: after a while it is left to that, and opened anew.
+func (t *target) ready() error {
+	key := t.config().URL
+	u, err := t.resolve(key)
 	if err != nil {
 		return err
 	}
 	if t.service == nil || u.Reveal() != t.url.Reveal() || t.service.silent() > t.pace.stuck {
 		s, err := open(u)
 		if err != nil {
-			return err
+			return fmt.Errorf("secrets.%s: %w", key, err)
 		}
 		t.service, t.url = s, u
 	}
-	text, err := m.render(cfg.Template)
+	return nil
+}
+
+// try delivers a message once.
+func (t *target) try(ctx context.Context, m Message) error {
+	if err := t.ready(); err != nil {
+		return err
+	}
+	text, err := m.render(t.config().Template)
 	if err != nil {
 		t.log.Warn("the template is at fault; the built-in text is sent", "err", plain(err.Error()))
 	}
