@@ -41,17 +41,28 @@ func (c *core) once(ctx context.Context, ep *endpoint, r request, cr cred) (enve
 	}
 	defer resp.Body.Close()
 	c.noteTime(resp.Header.Get("Date"))
+	if resp.ContentLength > maxAnswer {
+		return envelope{}, c.tooLarge(r) // it is not waited for
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	c.stats.bytes.Add(int64(len(body)))
 	a := answer{status: resp.StatusCode, reason: strings.TrimSpace(strings.TrimPrefix(resp.Status, fmt.Sprint(resp.StatusCode))),
 		location: resp.Header.Get("Location"), body: body, host: ep.host}
 	switch {
 	case len(body) > maxAnswer:
-		return envelope{}, c.fail(r, KindNotJSON, fmt.Sprintf("the answer is larger than %d MiB", maxAnswer>>20), "")
+		return envelope{}, c.tooLarge(r)
 	case err != nil && a.status < 300:
 		return envelope{}, c.netError(ctx, ep, r, err, false)
 	}
 	return c.interpret(r, a)
+}
+
+func (c *core) tooLarge(r request) *Error {
+	e := c.fail(r, KindNotJSON, fmt.Sprintf("the answer is larger than %d MiB", maxAnswer>>20), notPVEHint)
+	if !r.isRead() && !r.login {
+		e.Kind, e.Hint = KindUnknownOutcome, unknownHint
+	}
+	return e
 }
 
 // requestContext limits one request. A read ends with ctx. A write that was

@@ -175,3 +175,45 @@ func TestAnswersWithoutAGuest(t *testing.T) {
 		wantKind(t, err, KindNotJSON)
 	}
 }
+
+// An answer that announces more than is ever read is not waited for, and one
+// that trickles in is given up after the time that a request may take, on the
+// second try at the latest.
+func TestEndlessAnswers(t *testing.T) {
+	for name, x := range map[string]struct {
+		length string
+		read   Kind
+	}{
+		"announced": {"1099511627776", KindNotJSON},
+		"trickling": {"100000", KindUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			timeout := 200 * time.Millisecond
+			if name == "announced" {
+				timeout = time.Minute
+			}
+			c, _ := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Length", x.length)
+				for tick := time.NewTicker(20 * time.Millisecond); r.Context().Err() == nil; {
+					_, _ = w.Write([]byte(" "))
+					_ = http.NewResponseController(w).Flush()
+					select {
+					case <-r.Context().Done():
+					case <-tick.C:
+					}
+				}
+			}, func(cfg *Config) { cfg.RequestTimeout = timeout })
+			begun := time.Now()
+			_, err := c.Version(t.Context())
+			wantKind(t, err, x.read)
+			_, err = mustNode(t, c).UpdateConfig(t.Context(), QEMU, 100, nil, "")
+			if e := wantKind(t, err, KindUnknownOutcome); NothingApplied(e) || c.Writes() != 1 || c.Stats().Reads > 2 {
+				t.Errorf("%d writes, %d reads: %v", c.Writes(), c.Stats().Reads, err)
+			}
+			if took := time.Since(begun); took > 30*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
