@@ -134,7 +134,7 @@ func TestOddConfigs(t *testing.T) {
 	if m := manifest(t, res, "103"); m.Kind.Name != "TemplateVM" || m.File != "templatevm/lab/gold.yaml" {
 		t.Errorf("template as %s in %s", m.Kind.Name, m.File)
 	}
-	wants(t, manifest(t, res, "104"), "memory: 2GiB", "waits for a restart; runs with 1024")
+	wants(t, manifest(t, res, "104"), "memory: 2GiB", "waits for a restart; runs with 1GiB")
 	ct := manifest(t, res, "110")
 	wants(t, ct, "template: null", "INCOMPLETE: PVE does not report it", "its ostype is debian, perhaps debian-13-tiny", "host-path: /srv/mail", "slot: mp1", "nesting: true")
 	lacks(t, ct, "hostname:", "host-etc", "hunter2")

@@ -268,7 +268,16 @@ func rowNode(r *Row, g *Guest) *yamldoc.Node {
 	case !has:
 		n.Comment = "waits for a restart; runs without it"
 	case !r.equal(now, g.Env):
-		n.Comment = fmt.Sprintf("waits for a restart; runs with %s", now)
+		n.Comment = fmt.Sprintf("waits for a restart; runs with %s", r.Spell(now))
 	}
 	return n
+}
+
+// Spell is PVE's text of the row as a manifest spells it: 1GiB where PVE says
+// 1024. What cannot be read, or is no single value, stays as it is.
+func (r *Row) Spell(text string) string {
+	if s, ok := r.spell(text); ok {
+		return s
+	}
+	return text
 }

@@ -46,6 +46,14 @@ func Var[V any](o *Opt[V], name, key, token string, c Codec[V], doc string) *Row
 		}
 		return err
 	}
+	r.spell = func(text string) (string, bool) {
+		v, err := c.Read(text)
+		if err != nil {
+			return "", false
+		}
+		n := c.Print(v)
+		return n.Value, n.Kind == yamldoc.Scalar && n.Value != ""
+	}
 	r.print = func() *yamldoc.Node { return c.Print(o.v) }
 	r.want = func(live string, env Env) string {
 		if c.Merge != nil {

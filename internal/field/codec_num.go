@@ -103,6 +103,9 @@ func Spoken(yes, no string) Codec[bool] {
 			case n.Tag == yamldoc.Bool:
 				return n.Value == "true", nil
 			}
+			if n.Tag == yamldoc.String && (n.Value == "true" || n.Value == "false") {
+				return false, fmt.Errorf("in quotes it is a text: write %s without quotes", n.Value)
+			}
 			if b, ok := wire.ParseBool(n.Value); ok {
 				return false, fmt.Errorf("%s is not a boolean here: write %t", n.Value, b)
 			}

@@ -165,11 +165,17 @@ func Tags(owner string, older ...string) Codec[[]string] {
 			if n.Kind == yamldoc.Sequence && len(n.Items) == 0 {
 				return nil, errors.New("the empty list is not allowed; write null for no tags, or leave the field out")
 			}
+			if tags := wire.SplitTags(n.Value); n.Kind == yamldoc.Scalar && len(tags) > 1 {
+				return nil, fmt.Errorf("%q is not a list; write [%s]", n.Value, strings.Join(tags, ", "))
+			}
 			ss, err := items(n, false)
 			if err != nil {
 				return nil, err
 			}
 			for i, s := range ss {
+				if !wire.ValidTag(s) && slices.IndexFunc(wire.SplitTags(s), func(t string) bool { return !wire.ValidTag(t) }) < 0 {
+					return nil, fmt.Errorf("%q is several tags: write each as an item of its own, [%s]", s, strings.Join(wire.SplitTags(s), ", "))
+				}
 				if !wire.ValidTag(s) {
 					return nil, fmt.Errorf("%q is not a tag: letters, digits and _ first, then also + . -", s)
 				}

@@ -166,6 +166,7 @@ type Row struct {
 	read  func(text string) error
 	adopt func(text string) error // read, refusing what a manifest cannot say
 	print func() *yamldoc.Node
+	spell func(text string) (string, bool)      // PVE's text as a manifest spells it, where that is one word
 	wire  func(n *yamldoc.Node) (string, error) // manifest to wire without touching the spec
 }
 

@@ -134,7 +134,9 @@ func (l *loader) block(b *Block, n *yamldoc.Node, path string) {
 		if slices.Contains(names, k.Value) {
 			continue
 		}
-		if near := nearest(k.Value, names); near != "" {
+		if ours := byPVEName(b, k.Value); ours != "" {
+			l.fault(k, join(path, k.Value), "unknown field; did you mean %s?", ours)
+		} else if near := nearest(k.Value, names); near != "" {
 			l.fault(k, join(path, k.Value), "unknown field; did you mean %s?", near)
 		} else {
 			slices.Sort(names)
@@ -296,4 +298,14 @@ func step(n *yamldoc.Node, path string) (*yamldoc.Node, string) {
 		return v, strings.TrimPrefix(rest, ".")
 	}
 	return nil, ""
+}
+
+// byPVEName is the field of a block that PVE calls name, such as vlan for tag.
+func byPVEName(b *Block, name string) string {
+	for _, x := range b.Nodes {
+		if r, ok := x.(*Row); ok && r.Name != "" && (r.Token == name || r.Token == "" && r.Key == name) {
+			return r.Name
+		}
+	}
+	return ""
 }

@@ -132,7 +132,13 @@ func (p *parser) text(n *yamldoc.Node, path string, required bool) (string, bool
 			p.fault(path, "required")
 		}
 		return "", false
-	case v.Kind != yamldoc.Scalar || v.Tag != yamldoc.String || v.Value == "":
+	case v.Kind == yamldoc.Scalar && v.Tag == yamldoc.String && v.Value == "":
+		p.fault(path, "may not be empty")
+		return "", false
+	case v.Kind == yamldoc.Scalar && v.Tag != yamldoc.String:
+		p.fault(path, "%s is not a string; write it in quotes: %q", v.Value, v.Value)
+		return "", false
+	case v.Kind != yamldoc.Scalar:
 		p.fault(path, "a string belongs here")
 		return "", false
 	}

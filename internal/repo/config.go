@@ -238,7 +238,14 @@ func (v *view) readCA(c *config) {
 		}
 	default:
 		full := path.Join(e.dir, filepath.ToSlash(e.CAFile))
-		if e.CA, err = v.tree.ReadFile(full, yamldoc.MaxBytes); err != nil {
+		if full == ".." || strings.HasPrefix(full, "../") {
+			c.fault("ca-file", "%q leads out of the repository: put the file beside this one, or give an absolute path of this machine", e.CAFile)
+			return
+		}
+		switch e.CA, err = v.tree.ReadFile(full, yamldoc.MaxBytes); {
+		case errors.Is(err, fs.ErrNotExist):
+			c.fault("ca-file", "%s does not exist: a relative path begins at %s", full, e.dir)
+		case err != nil:
 			c.fault("ca-file", "%s: %s", full, err)
 		}
 		e.CAFile = full

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -41,6 +42,9 @@ func normalURL(raw string) (string, error) {
 	port := u.Port()
 	if port == "" {
 		port = defaultPort
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("port %s is not in 1-65535", port)
 	}
 	if ipErr == nil && ip.Is6() {
 		host = "[" + host + "]"

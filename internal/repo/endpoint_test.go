@@ -30,6 +30,9 @@ func TestNormalURL(t *testing.T) {
 		"https://:8006":                   "!is not of the form",
 		"pve.example.org":                 "!is not of the form",
 		"https://%zz":                     "!is not of the form",
+		"https://a:99999":                 "!port 99999 is not in 1-65535",
+		"https://a:0":                     "!port 0 is not in 1-65535",
+		"https://a:65535":                 "https://a:65535",
 	} {
 		got, err := normalURL(raw)
 		fault, bad := strings.CutPrefix(want, "!")

@@ -206,5 +206,15 @@ func (r *keyReader[S]) value(k, n *yamldoc.Node, path string) {
 		r.mapping(n, path)
 		return
 	}
+	depth, level := strings.Count(path, "."), map[string]bool{}
+	for _, key := range known {
+		if parts := strings.Split(key, "."); len(parts) > depth {
+			level[strings.Join(parts[:depth+1], ".")] = true
+		}
+	}
+	if near := field.Nearest(path, sorted(level)); near != "" && len(path) > 2 {
+		r.fault(k, path, "unknown key; did you mean %s?", near)
+		return
+	}
 	r.fault(k, path, "unknown key%s", hint(path, known))
 }

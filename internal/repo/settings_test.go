@@ -14,6 +14,7 @@ func TestBadSettingsStopAll(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"log: {level: loud}", `proxops.yaml:1:14: log.level: is debug or info or warn or error, not "loud"`},
 		{"logs: {level: info}", "proxops.yaml:1:1: logs: unknown key"},
+		{"reconcil: {}", "proxops.yaml:1:1: reconcil: unknown key; did you mean reconcile?"},
 		{"reconcile:\n  prune-budgt: 3\n", "proxops.yaml:2:3: reconcile.prune-budgt: unknown key; did you mean reconcile.prune-budget?"},
 		{"reconcile: {prune-budget: -1}", `proxops.yaml:1:27: reconcile.prune-budget: is an integer in 0-1000000, not "-1"`},
 		{"reconcile: {prune-budget: '3'}", `proxops.yaml:1:27: reconcile.prune-budget: is an integer in 0-1000000, not "3"`},

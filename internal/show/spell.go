@@ -11,9 +11,9 @@ import (
 	"github.com/proxops/proxops/internal/wire"
 )
 
-// speller knows what type each field of an action's kind has, so that values
+// speller knows the row of each field of an action's kind has, so that values
 // are shown as a manifest spells them: 2GiB where PVE says 2048.
-type speller map[string]field.Type
+type speller map[string]*field.Row
 
 var itemIndex = regexp.MustCompile(`\[\d+\]`)
 
@@ -32,7 +32,7 @@ func (s speller) learn(b *field.Block, at string) {
 		switch n := n.(type) {
 		case *field.Row:
 			if n.Name != "" {
-				s[strings.TrimPrefix(at+"."+n.Name, ".")] = n.Type
+				s[strings.TrimPrefix(at+"."+n.Name, ".")] = n
 			}
 		case *field.Block:
 			s.learn(n, at+"."+n.Name)
@@ -50,7 +50,11 @@ func (s speller) value(c field.Change, v *wire.Value) string {
 		return value(v)
 	}
 	text := v.String()
-	switch s[itemIndex.ReplaceAllString(c.Path, "")].Name {
+	r := s[itemIndex.ReplaceAllString(c.Path, "")]
+	if r == nil {
+		return value(v)
+	}
+	switch r.Type.Name {
 	case "boolean":
 		switch text {
 		case "1":
@@ -58,13 +62,17 @@ func (s speller) value(c field.Change, v *wire.Value) string {
 		case "0":
 			return "false"
 		}
-	case "size": // sizes of volumes have a unit on the wire, memory is in MiB
+	case "size", "size or 0": // sizes of volumes have a unit on the wire, memory is in MiB
 		if n, err := strconv.ParseInt(text, 10, 40); err == nil && n > 0 {
 			return wire.Size(n << 20).Manifest()
 		}
 	case "list of string":
 		if strings.Contains(text, "ssh-") || strings.Contains(text, "ecdsa-") {
 			return publicKeys(text)
+		}
+	default:
+		if len(r.Type.Enum) > 0 {
+			return Clean(r.Spell(text))
 		}
 	}
 	return value(v)

@@ -17,12 +17,12 @@ import (
 // below the two cloud-init groups the rest of the path is one name, dots
 // included. The error is of kind ErrBadRef or, for an empty text, ErrEmptyRef.
 func (d *Document) Set(ref string, value secret.Text) error {
-	if strings.TrimSpace(value.Reveal()) == "" {
-		return at(d.path, fault(ErrEmptyRef, shown(ref), "the value to set is empty: use proxops secrets edit to remove an entry"))
-	}
 	path, err := d.placeFor(ref)
 	if err != nil {
 		return at(d.path, err)
+	}
+	if strings.TrimSpace(value.Reveal()) == "" {
+		return at(d.path, fault(ErrEmptyRef, shown(ref), "the value to set is empty: use proxops secrets edit to remove an entry"))
 	}
 	keys := make([]any, len(path))
 	for i, k := range path {

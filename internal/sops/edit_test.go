@@ -132,6 +132,9 @@ func TestSetRefusals(t *testing.T) {
 			t.Errorf("%q: %v", ref, err)
 		}
 	}
+	if err := Set(t.Context(), path, env, "nowhere.a", secret.New("")); errors.Is(err, ErrEmptyRef) || !errors.Is(err, ErrBadRef) { // which is the first thing to correct
+		t.Errorf("an empty value for what is no entry: %v", err)
+	}
 	if err := Set(t.Context(), path, env, "secrets.token", secret.New(" \n")); !errors.Is(err, ErrEmptyRef) {
 		t.Error(err)
 	}

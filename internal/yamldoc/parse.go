@@ -133,7 +133,7 @@ func (c *converter) syntax(err error) Problems {
 	}
 	p.Text = strings.TrimPrefix(strings.TrimPrefix(p.Text, "go-yaml: "), "yaml: ")
 	if strings.Contains(p.Text, "start any token") {
-		p.Text += "; a tab or one of @ ` % may not begin a plain value: use blanks or quotes"
+		p.Text += "; a tab may not indent: use blanks; one of @ ` % may not begin a plain value: put it in quotes"
 	}
 	return Problems{p}
 }
