@@ -33,6 +33,9 @@ action failed. With -n as diff.`,
 			if err := checkFormat(output); err != nil {
 				return err
 			}
+			if output != "text" && !dry {
+				return hint{err: fmt.Errorf("--output: %s is of a plan alone: add -n, or look at proxops history -o json afterwards", output)}
+			}
 			kinds, err := guestKinds(vanished)
 			if err != nil {
 				return err

@@ -57,6 +57,7 @@ func TestMistyped(t *testing.T) {
 		"diff --outptu json":    `^error: unknown flag: --outptu; did you mean --output\?\nsee proxops diff --help`,
 		"diff --custer a":       `did you mean --cluster\?`,
 		"diff -x":               `^error: unknown shorthand flag`,
+		"apply -o json":         `^error: --output: json is of a plan alone: add -n, .*\nsee proxops apply --help`,
 		"schema":                `^error: proxops schema takes one KIND, got 0 arguments`,
 		"explain VM LXC":        `^error: proxops explain takes one KIND or KIND.PATH, got 2 arguments`,
 		"diff --prune-budget x": `^error: --prune-budget: "x" is not a whole number\nsee proxops diff --help\n$`,
