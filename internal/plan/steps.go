@@ -154,8 +154,8 @@ func (m *maker) update(o *object, g *live.Guest, edits []field.Edit, why string)
 		if step.RegenerateCloudInit {
 			a.Why += m.nextBoot(a, g, &step)
 		}
-		if stay := unusedStay(&g.Guest, part); stay != "" {
-			a.Why += "; " + stay
+		if made := newVolumes(&g.Guest, part); made != "" {
+			a.Why += "; " + made
 		}
 		a.Do = step
 		o.act(a)

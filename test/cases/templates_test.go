@@ -120,7 +120,7 @@ func TestB16_UnusedIsSaid(t *testing.T) {
 		l.says(rep, "scsi1", "keeps the volume as unusedN")
 		l.put(100, "delete", "scsi1")
 		rep = l.diff(m(", {interface: scsi1, storage: local-lvm, size: 5GiB}"))
-		l.says(rep, "a new volume is made, unused0 (local-lvm:vm-100-disk-1) stays unused")
+		l.says(rep, "makes a new, empty volume", "unused0 (local-lvm:vm-100-disk-1) stays unused")
 	})
 }
 
