@@ -100,7 +100,11 @@ type Problem struct {
 	Text string // the fault, then what is allowed or what to do
 }
 
-// Error is `file:line:column: path: text`.
+// lineBreaks spells what would begin a line. Names of files and values may hold
+// it, and a fault of one line must not look like two.
+var lineBreaks = strings.NewReplacer("\n", `\n`, "\r", `\r`)
+
+// Error is `file:line:column: path: text`, on one line.
 func (p Problem) Error() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -117,7 +121,7 @@ func (p Problem) Error() string {
 		b.WriteString(p.Path + ": ")
 	}
 	b.WriteString(p.Text)
-	return b.String()
+	return lineBreaks.Replace(b.String())
 }
 
 // Problems is every fault of one run; as an error it is one line a fault, by

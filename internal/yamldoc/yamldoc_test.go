@@ -253,3 +253,11 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A name or value with a line break in it makes no second fault.
+func TestProblemIsOneLine(t *testing.T) {
+	p := Problem{File: "vm/a\nerror: x.yaml", Line: 1, Path: "labels.a\r\nerror: y", Text: "vm/c/a\nerror: forged.yaml: no such file"}
+	if got, want := (Problems{p}).Error(), `vm/a\nerror: x.yaml:1: labels.a\r\nerror: y: vm/c/a\nerror: forged.yaml: no such file`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
