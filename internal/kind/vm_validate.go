@@ -315,4 +315,32 @@ func (v *VM) Warn(report Report) {
 	if v.Hardware.TPM != nil && v.Hardware.BIOS.Or("seabios") != "ovmf" {
 		report("hardware.tpm", "a TPM is of use with bios: ovmf and machine: q35")
 	}
+	if v.Hardware.EFIDisk != nil && !v.Hardware.BIOS.IsSet() {
+		report("hardware.efi-disk", "an EFI disk is of use with bios: ovmf, and bios is left out: a new VM gets seabios")
+	}
+	for i := range v.Hardware.PCIDevices {
+		if m := v.Hardware.Machine.Or("pc"); v.Hardware.PCIDevices[i].PCIe.Or(false) && !strings.Contains(m, "q35") {
+			report(fmt.Sprintf("hardware.pci-devices[%d].pcie", i), "a PCI Express device needs machine: q35: PVE starts no other VM that has one")
+		}
+	}
+	for i := range v.Networks {
+		n := &v.Networks[i]
+		if m := n.Model.Or("virtio"); n.MTU.IsSet() && m != "virtio" { // left out: a new card is virtio
+			report(fmt.Sprintf("networks[%d].mtu", i), "PVE gives an mtu to virtio cards only; this one is %s and goes without", m)
+		}
+	}
+	v.warnCloudInit(report)
+}
+
+// warnCloudInit reports data that no drive brings to the guest. A clone has the
+// drive of its template.
+func (v *VM) warnCloudInit(report Report) {
+	drive := v.Hardware.CloudInit != nil && v.Hardware.CloudInit.Enabled.Or(true) || v.Clone.IsSet() ||
+		slices.ContainsFunc(v.Extra, func(e field.MapEntry[string]) bool { return strings.Contains(e.Value.Or(""), "cloudinit") })
+	d := &v.CloudInit
+	data := d.User.IsSet() || d.SSHKeys.IsSet() || d.SSHKeyRefs.IsSet() || d.PasswordRef.IsSet() || d.Nameservers.IsSet() || d.SearchDomains.IsSet() || len(d.IPConfigs) > 0
+	if drive || !data {
+		return
+	}
+	report("cloud-init-data", "no cloud-init drive is declared (hardware.cloud-init): without one the guest sees nothing of it")
 }
