@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/proxops/proxops/internal/plan"
 	"github.com/proxops/proxops/internal/pve"
@@ -37,6 +38,7 @@ type session struct {
 	repo  *repo.Repo
 	names []string
 	stale bool
+	since time.Time // of the last good fetch, when stale
 	log   *slog.Logger
 }
 
@@ -54,7 +56,7 @@ func (a *app) session(ctx context.Context, noSecrets bool) (*session, error) {
 			return nil, fmt.Errorf("git.url: %w", st.Err)
 		}
 		if st.Stale {
-			s.stale = true
+			s.stale, s.since = true, st.Since
 			s.log.Warn("the repository could not be fetched; the last good commit is used", "since", st.Since, "err", st.Err)
 		}
 	}
@@ -77,7 +79,7 @@ func (s *session) options(name string) reconcile.Options {
 		Load:    func(ctx context.Context) (*repo.Cluster, error) { return s.repo.Load(ctx, name) },
 		Connect: s.connect,
 		Policy:  func(*plan.Policy) {},
-		Stale:   s.stale,
+		Stale:   s.stale, StaleSince: s.since,
 	}
 }
 

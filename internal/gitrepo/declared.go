@@ -23,10 +23,19 @@ import (
 // at most 1 MiB.
 const maxScan = 1 << 20
 
+// declared is one declaration of a vmid that is asked for.
+type declared struct {
+	vmid  int
+	file  string   // from the root
+	kind  string   // "" = it does not say
+	names []string // what it calls its guest, sorted; none when its text is no YAML
+}
+
 // declarations answers which of the wanted vmids a commit declares for one
 // cluster. Old commits may hold what today's schema refuses, so nothing is asked
-// of a file but its spec.vmid, and of a composition but its resources. Only what
-// is no YAML to today's reader is scanned for `vmid: N` and for list items.
+// of a document but its spec.vmid, its kind and its names, and of a composition
+// but its resources. Only what is no YAML to today's reader is scanned for
+// `vmid: N` and for list items: then nobody knows whose the vmid was.
 type declarations struct {
 	store   *store
 	prefix  string
@@ -34,12 +43,11 @@ type declarations struct {
 	vmids   []int
 	digits  [][]byte // the same as text
 
-	byTree map[plumbing.Hash][]int   // top tree → declared
-	byDir  map[dirKey][]int          // folder → declared by the files listed in it
-	lists  map[plumbing.Hash][]group // composition blob → files by folder
-	blobs  map[plumbing.Hash][]int   // manifest blob → declared
-	empty  map[plumbing.Hash]bool    // manifest blobs that declare none
-	names  map[int][]string          // vmid → what the manifests read so far call its guest
+	byTree map[plumbing.Hash][]declared // by the top tree
+	byDir  map[dirKey][]declared        // by the files listed in a folder
+	lists  map[plumbing.Hash][]group    // composition blob → files by folder
+	blobs  map[plumbing.Hash][]declared // by the manifest's blob, without its path
+	empty  map[plumbing.Hash]bool       // manifest blobs that declare none
 }
 
 // group is the files of one folder that a composition lists.
@@ -57,8 +65,8 @@ type dirKey struct {
 func newDeclarations(s *store, prefix, cluster string, vmids []int) *declarations {
 	d := &declarations{
 		store: s, prefix: prefix, cluster: cluster, vmids: vmids,
-		byTree: map[plumbing.Hash][]int{}, byDir: map[dirKey][]int{},
-		lists: map[plumbing.Hash][]group{}, blobs: map[plumbing.Hash][]int{}, empty: map[plumbing.Hash]bool{}, names: map[int][]string{},
+		byTree: map[plumbing.Hash][]declared{}, byDir: map[dirKey][]declared{},
+		lists: map[plumbing.Hash][]group{}, blobs: map[plumbing.Hash][]declared{}, empty: map[plumbing.Hash]bool{},
 	}
 	for _, id := range vmids {
 		d.digits = append(d.digits, strconv.AppendInt(nil, int64(id), 10))
@@ -66,21 +74,26 @@ func newDeclarations(s *store, prefix, cluster string, vmids []int) *declaration
 	return d
 }
 
-func (d *declarations) has(c *object.Commit, vmid int) (bool, error) {
-	ids, ok := d.byTree[c.TreeHash]
+// of are the commit's declarations of one vmid.
+func (d *declarations) of(c *object.Commit, vmid int) (out []declared, err error) {
+	all, ok := d.byTree[c.TreeHash]
 	if !ok {
-		var err error
-		if ids, err = d.read(c.TreeHash); err != nil {
-			return false, err
+		if all, err = d.read(c.TreeHash); err != nil {
+			return nil, err
 		}
-		d.byTree[c.TreeHash] = ids
+		d.byTree[c.TreeHash] = all
 	}
-	return slices.Contains(ids, vmid), nil
+	for _, x := range all {
+		if x.vmid == vmid {
+			out = append(out, x)
+		}
+	}
+	return out, nil
 }
 
-// read finds the composition of one tree and the vmids behind it. Most commits
+// read finds the composition of one tree and the declarations behind it. Most commits
 // leave most folders as they were.
-func (d *declarations) read(top plumbing.Hash) ([]int, error) {
+func (d *declarations) read(top plumbing.Hash) ([]declared, error) {
 	at := &commitFS{store: d.store, top: top, prefix: d.prefix}
 	list, err := at.find(path.Join("clusters", d.cluster, "resources.yaml"))
 	if gone(err) {
@@ -93,7 +106,7 @@ func (d *declarations) read(top plumbing.Hash) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []int
+	var out []declared
 	for _, g := range groups {
 		dir, err := at.find(g.dir)
 		if gone(err) {
@@ -113,14 +126,14 @@ func (d *declarations) read(top plumbing.Hash) ([]int, error) {
 				d.byDir[key] = found
 			}
 		}
-		ids = append(ids, found...)
+		out = append(out, found...)
 	}
-	return ids, nil
+	return out, nil
 }
 
 // folder scans the bytes of a tree: where thousands of manifests stand in one
 // folder, each commit brings a tree that long, with one entry changed.
-func (d *declarations) folder(at *commitFS, g group, dir object.TreeEntry) (ids []int, linked bool, err error) {
+func (d *declarations) folder(at *commitFS, g group, dir object.TreeEntry) (out []declared, linked bool, err error) {
 	if dir.Mode != filemode.Dir {
 		return nil, false, nil
 	}
@@ -141,18 +154,22 @@ func (d *declarations) folder(at *commitFS, g group, dir object.TreeEntry) (ids 
 		if d.empty[hash] && !link || !g.names[string(name)] {
 			continue
 		}
-		found, err := d.entry(at, path.Join(g.dir, string(name)), string(mode), hash)
+		file := path.Join(g.dir, string(name))
+		found, err := d.entry(at, file, string(mode), hash)
 		if err != nil {
 			return nil, false, err
 		}
 		linked = linked || link
-		ids = append(ids, found...)
+		for _, x := range found {
+			x.file = file
+			out = append(out, x)
+		}
 	}
-	return ids, linked, nil
+	return out, linked, nil
 }
 
 // entry is what one listed file declares.
-func (d *declarations) entry(at *commitFS, name, mode string, hash plumbing.Hash) ([]int, error) {
+func (d *declarations) entry(at *commitFS, name, mode string, hash plumbing.Hash) ([]declared, error) {
 	m, err := filemode.New(mode)
 	if err != nil {
 		return nil, err
@@ -257,18 +274,18 @@ var (
 	vmidWord = regexp.MustCompile(`\bvmid["']?\s*:\s*(?:[!&]\S+\s+)*["']?0*([1-9][0-9]{2,8})\b`)
 )
 
-func (d *declarations) manifest(e object.TreeEntry) ([]int, error) {
+func (d *declarations) manifest(e object.TreeEntry) ([]declared, error) {
 	if e.Mode == filemode.Dir || e.Mode == filemode.Submodule {
 		return nil, nil
 	}
-	if ids, ok := d.blobs[e.Hash]; ok {
-		return ids, nil
+	if out, ok := d.blobs[e.Hash]; ok {
+		return out, nil
 	}
 	text, err := d.text(e.Hash)
 	if err != nil {
 		return nil, err
 	}
-	var out []int
+	var out []declared
 	if len(d.wanted(vmidWord, text)) > 0 {
 		out = d.spec(text)
 	}
@@ -293,39 +310,55 @@ func (d *declarations) wanted(pattern *regexp.Regexp, text []byte) (out []int) {
 	return out
 }
 
-// spec is the vmid of a manifest, if it is asked for, and takes down its
-// guest's names. What is no manifest declares every vmid that it has a line of.
-func (d *declarations) spec(text []byte) []int {
+// spec are the declarations of a file, of each of its documents by itself.
+// What is no YAML declares every vmid that it has a line of, and names nobody.
+func (d *declarations) spec(text []byte) (out []declared) {
 	docs, problems := yamldoc.Parse("", text)
-	if len(problems) > 0 || len(docs) != 1 || docs[0].Get("spec").Get("vmid") == nil {
-		found := d.wanted(vmidLine, text)
-		for _, id := range found {
-			d.names[id] = append(d.names[id], "")
+	if len(problems) > 0 {
+		for _, id := range d.wanted(vmidLine, text) {
+			out = append(out, declared{vmid: id})
 		}
-		return found
+		return out
 	}
-	m := docs[0]
-	id, err := strconv.Atoi(m.Get("spec").Get("vmid").Value)
-	if err != nil || !slices.Contains(d.vmids, id) {
-		return nil
-	}
-	for _, n := range []*yamldoc.Node{m.Get("metadata").Get("name"), m.Get("spec").Get("pve-name"), m.Get("spec").Get("dns").Get("hostname")} {
-		if n != nil && n.Kind == yamldoc.Scalar {
-			d.names[id] = append(d.names[id], n.Value)
+	for _, m := range docs {
+		vmid := m.Get("spec").Get("vmid")
+		if vmid == nil {
+			continue
 		}
+		id, err := strconv.Atoi(vmid.Value)
+		if err != nil || !slices.Contains(d.vmids, id) {
+			continue
+		}
+		x := declared{vmid: id}
+		if k := m.Get("kind"); k != nil {
+			x.kind = k.Value
+		}
+		for _, n := range []*yamldoc.Node{m.Get("metadata").Get("name"), m.Get("spec").Get("pve-name"), m.Get("spec").Get("dns").Get("hostname")} {
+			if n != nil && n.Kind == yamldoc.Scalar && n.Value != "" {
+				x.names = append(x.names, n.Value)
+			}
+		}
+		slices.Sort(x.names)
+		x.names = slices.Compact(x.names)
+		out = append(out, x)
 	}
-	return []int{id}
+	return out
 }
 
-// called lists what the manifests read so far call the guest; none when one
-// of them does not say.
-func (d *declarations) called(vmid int) []string {
-	names := slices.Clone(d.names[vmid])
-	slices.Sort(names)
-	if slices.Contains(names, "") {
-		return nil
+// called is what the declarations of one vmid call its guest, and as what
+// kinds they declare it, sorted; no names when one of them does not say.
+func called(list []declared) (names, kinds []string) {
+	known := true
+	for _, x := range list {
+		known = known && len(x.names) > 0
+		names, kinds = append(names, x.names...), append(kinds, x.kind)
 	}
-	return slices.Compact(names)
+	slices.Sort(kinds)
+	if kinds = slices.Compact(kinds); !known {
+		return nil, kinds
+	}
+	slices.Sort(names)
+	return slices.Compact(names), kinds
 }
 
 // text reads a blob; one too large to be a manifest counts as empty.

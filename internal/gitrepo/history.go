@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	git "github.com/go-git/go-git/v5"
@@ -18,24 +19,30 @@ import (
 // Verdict is what git says of a declaration that is not there now.
 type Verdict int
 
-// The four answers. Unasked: the history is not whole or there is none.
-// Removed: a commit took the declaration away. Uncommitted: the head commit
-// still declares it, the work tree does not. Never: the whole history never
-// declared it.
+// The answers. Unasked: the history is not whole or there is none. Removed: a
+// commit took the declaration away. Aside: only a branch ever declared it, and
+// was merged without it. Uncommitted: the head commit still declares it, the
+// work tree does not. Named: the head commit names it in a listed file, and
+// what was read is no different from that commit. Never: the whole history
+// never declared it.
 const (
 	Unasked Verdict = iota
 	Removed
+	Aside
 	Uncommitted
+	Named
 	Never
 )
 
 // Word is git's word on one vmid of one cluster.
 type Word struct {
 	Verdict Verdict
-	Commit  Commit   // that removed it, when Removed
+	Commit  Commit   // that removed it, when Removed, or the merge, when Aside
 	Reason  string   // why git could not be asked, when Unasked
 	Broken  bool     // Unasked because the repository cannot be read, not because it is shallow or without commits
-	Names   []string // what the removed declaration called its guest, sorted; none when its file is no manifest of today
+	Todo    string   // what to do about that, where it is known
+	Names   []string // what the removed declaration, or the last that can be read, called its guest, sorted; none when that is not known
+	Kinds   []string // the kinds that it gave, sorted; "" where it gave none
 }
 
 // String is the word as a plan shows it.
@@ -43,6 +50,10 @@ func (w Word) String() string {
 	switch w.Verdict {
 	case Removed:
 		return "removed by " + w.Commit.String()
+	case Aside:
+		return "declared only on a branch, which was merged without it by " + w.Commit.String()
+	case Named:
+		return "the commit still names this vmid in a listed file"
 	case Uncommitted:
 		return "removed in the work tree, not committed"
 	case Never:
@@ -66,7 +77,7 @@ func (t *Tree) Removals(ctx context.Context, cluster string, vmids []int) (map[i
 	out := make(map[int]Word, len(vmids))
 	if t.repo == nil || t.Head.Hash == "" {
 		for _, id := range vmids {
-			out[id] = Word{Reason: t.reason, Broken: t.broken}
+			out[id] = Word{Reason: t.reason, Broken: t.broken, Todo: t.todo}
 		}
 		return out, nil
 	}
@@ -81,10 +92,7 @@ func (t *Tree) Removals(ctx context.Context, cluster string, vmids []int) (map[i
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			word = Word{Reason: err.Error(), Broken: true}
-		}
-		if word.Verdict == Removed || word.Verdict == Uncommitted {
-			word.Names = w.decl.called(id)
+			word = Word{Reason: err.Error(), Broken: true, Todo: t.remedy(err)}
 		}
 		out[id] = word
 	}
@@ -165,15 +173,12 @@ func (w *walk) ask(vmid int) (Word, error) {
 	if err != nil {
 		return Word{}, err
 	}
-	has, err := w.decl.has(head, vmid)
+	at, err := w.decl.of(head, vmid)
 	if err != nil {
 		return Word{}, err
 	}
-	if has && w.tree.Local {
-		return Word{Verdict: Uncommitted}, nil
-	}
-	if has {
-		return Word{Reason: "the commit still names this vmid in a listed file"}, nil
+	if len(at) > 0 {
+		return w.stillThere(head, at, vmid)
 	}
 	queue := &byDate{head}
 	seen := map[plumbing.Hash]bool{head.Hash: true}
@@ -201,7 +206,7 @@ func (w *walk) ask(vmid int) (Word, error) {
 		}
 	}
 	if len(merges) > 0 {
-		return Word{Verdict: Removed, Commit: describe(merges[0])}, nil
+		return w.dropped(merges, vmid)
 	}
 	if len(w.shallow) > 0 {
 		return Word{Reason: "the clone is shallow: its history is not whole"}, nil
@@ -215,11 +220,11 @@ func (w *walk) split(c *object.Commit, vmid int) (with, without []*object.Commit
 		if err != nil {
 			return nil, nil, err
 		}
-		has, err := w.decl.has(p, vmid)
+		at, err := w.decl.of(p, vmid)
 		if err != nil {
 			return nil, nil, err
 		}
-		if has {
+		if len(at) > 0 {
 			with = append(with, p)
 		} else {
 			without = append(without, p)
@@ -244,11 +249,89 @@ func (w *walk) settle(found *object.Commit, merges []*object.Commit, vmid int) (
 				return Word{}, err
 			}
 			if contains {
-				return Word{Verdict: Removed, Commit: describe(m)}, nil
+				return w.word(Removed, m, with, vmid)
 			}
 		}
 	}
-	return Word{Verdict: Removed, Commit: describe(found)}, nil
+	with, _, err := w.split(found, vmid)
+	if err != nil {
+		return Word{}, err
+	}
+	return w.word(Removed, found, with, vmid)
+}
+
+// stillThere is the word on a vmid that the head commit declares. A work tree
+// that does not must differ from the commit in a file that says so; everything
+// else means that the two were not read alike.
+func (w *walk) stillThere(head *object.Commit, at []declared, vmid int) (Word, error) {
+	if w.tree.Local {
+		files := []string{path.Join("clusters", w.decl.cluster, "resources.yaml")}
+		for _, x := range at {
+			files = append(files, x.file)
+		}
+		dirty, err := w.tree.Dirty(files)
+		if err != nil {
+			return Word{}, err
+		}
+		if len(dirty) > 0 {
+			return w.word(Uncommitted, nil, []*object.Commit{head}, vmid)
+		}
+	}
+	return Word{Verdict: Named}, nil
+}
+
+// dropped is the word where nothing but merges lacks what one of their parents
+// has. A merge whose first parent has it took it out of its own branch. Where
+// only merged branches ever had it, the branch that is followed never did.
+func (w *walk) dropped(merges []*object.Commit, vmid int) (Word, error) {
+	for _, m := range merges {
+		with, _, err := w.split(m, vmid)
+		if err != nil {
+			return Word{}, err
+		}
+		if slices.ContainsFunc(with, func(p *object.Commit) bool { return p.Hash == m.ParentHashes[0] }) {
+			return w.word(Removed, m, with, vmid)
+		}
+	}
+	with, _, err := w.split(merges[0], vmid)
+	if err != nil {
+		return Word{}, err
+	}
+	return w.word(Aside, merges[0], with, vmid)
+}
+
+// word is a verdict with what the declaration said of its guest: the newest of
+// the commits that have it, or the newest before them whose text can be read,
+// for as long as it was declared.
+func (w *walk) word(v Verdict, by *object.Commit, with []*object.Commit, vmid int) (Word, error) {
+	out := Word{Verdict: v}
+	if by != nil {
+		out.Commit = describe(by)
+	}
+	queue, seen := &byDate{}, map[plumbing.Hash]bool{}
+	for {
+		for _, c := range with {
+			if !seen[c.Hash] {
+				seen[c.Hash] = true
+				heap.Push(queue, c)
+			}
+		}
+		if queue.Len() == 0 {
+			return out, nil
+		}
+		c := heap.Pop(queue).(*object.Commit)
+		at, err := w.decl.of(c, vmid)
+		if err != nil {
+			return Word{}, err
+		}
+		if names, kinds := called(at); len(names) > 0 {
+			out.Names, out.Kinds = names, kinds
+			return out, nil
+		}
+		if with, _, err = w.split(c, vmid); err != nil {
+			return Word{}, err
+		}
+	}
 }
 
 // reaches reports whether target is from or one of its ancestors.

@@ -388,21 +388,22 @@ func TestMemory(t *testing.T) {
 		t.Errorf("remembered as %+v", w)
 	}
 	says(o.open(), "lab", 2, map[int]Verdict{101: Never})
-	says(o.open(), "prod", 3, map[int]Verdict{102: Uncommitted, 101: Removed})
+	says(o.open(), "prod", 3, map[int]Verdict{102: Named, 101: Removed})
 	o.compose("vm/prod/a.yaml")
+	says(o.open(), "prod", 4, map[int]Verdict{102: Uncommitted, 101: Removed}) // the files changed, the head did not
 	o.commit("a for b")
-	says(o.open(), "prod", 4, map[int]Verdict{102: Removed, 101: Uncommitted})
+	says(o.open(), "prod", 5, map[int]Verdict{102: Removed, 101: Named})
 
 	clone := filepath.Join(t.TempDir(), "clone")
 	runGit(t, o.dir, "clone", "-q", "--depth=1", "file://"+o.dir, clone)
 	tree, err := OpenWork(clone)
 	must(t, err)
-	says(tree, "prod", 5, map[int]Verdict{102: Unasked})
-	says(tree, "prod", 6, map[int]Verdict{102: Unasked}) // it may be deepened
+	says(tree, "prod", 6, map[int]Verdict{102: Unasked})
+	says(tree, "prod", 7, map[int]Verdict{102: Unasked}) // it may be deepened
 	runGit(t, clone, "fetch", "-q", "--unshallow")
 	tree, err = OpenWork(clone)
 	must(t, err)
-	says(tree, "prod", 7, map[int]Verdict{102: Removed})
+	says(tree, "prod", 8, map[int]Verdict{102: Removed})
 }
 
 func BenchmarkRemovals2000Commits(b *testing.B) {

@@ -22,7 +22,8 @@ type memoryKey struct {
 }
 
 // Removals is Tree.Removals. An answer that may change while the head stays
-// the same, as that of a shallow clone, is asked for again.
+// the same, as that of a shallow clone or of edits in the work tree, is asked
+// for again.
 func (m *Memory) Removals(ctx context.Context, t *Tree, cluster string, vmids []int) (map[int]Word, error) {
 	if m == nil {
 		return t.Removals(ctx, cluster, vmids)
@@ -34,7 +35,7 @@ func (m *Memory) Removals(ctx context.Context, t *Tree, cluster string, vmids []
 	var ask []int
 	for _, id := range vmids {
 		if w, ok := m.words[id]; ok {
-			w.Names = slices.Clone(w.Names)
+			w.Names, w.Kinds = slices.Clone(w.Names), slices.Clone(w.Kinds)
 			out[id] = w
 		} else {
 			ask = append(ask, id)
@@ -47,7 +48,7 @@ func (m *Memory) Removals(ctx context.Context, t *Tree, cluster string, vmids []
 	said, err := t.Removals(ctx, cluster, ask)
 	for id, w := range said {
 		out[id] = w
-		if w.Verdict != Unasked {
+		if w.Verdict != Unasked && w.Verdict != Uncommitted && w.Verdict != Named {
 			m.words[id] = w
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	git "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
 // Faults of a path, for errors.Is. The errors that carry them name the path.
@@ -58,7 +59,11 @@ type Tree struct {
 	store  *store          // its objects, for all trees of repo
 	reason string          // why repo is nil or Head is zero, for messages
 	broken bool            // that is a fault, and not that there is no git or no commit
+	todo   string          // what to do about the fault, where that is known
 	prefix string          // of Root inside the git work tree, with slashes; "" = the same
+
+	git    stater // the git directory of the work tree; nil when it cannot be read
+	opened mark   // of the work tree, before any file was read
 }
 
 // Discover finds the root of the repository around dir: the nearest ancestor
@@ -119,8 +124,11 @@ func (t *Tree) openGit(dir string) {
 	}
 	repo, err := git.PlainOpenWithOptions(top, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
 	if err != nil {
-		t.reason, t.broken = "the git directory is not readable: "+err.Error(), true
+		t.fault("the git directory is not readable", err)
 		return
+	}
+	if st, ok := repo.Storer.(*filesystem.Storage); ok {
+		t.git, t.opened = st.Filesystem(), markOf(st.Filesystem())
 	}
 	ref, err := repo.Head()
 	if errors.Is(err, plumbing.ErrReferenceNotFound) {
@@ -128,15 +136,43 @@ func (t *Tree) openGit(dir string) {
 		return
 	}
 	if err != nil {
-		t.reason, t.broken = "the head of the repository is not readable: "+err.Error(), true
+		t.fault("the head of the repository is not readable", err)
 		return
 	}
 	c, err := repo.CommitObject(ref.Hash())
 	if err != nil {
-		t.reason, t.broken = "the head commit is not readable: "+err.Error(), true
+		t.fault("the head commit is not readable", err)
 		return
 	}
 	t.repo, t.store, t.Head = repo, newStore(repo.Storer), describe(c)
+}
+
+// fault keeps why git cannot be asked.
+func (t *Tree) fault(what string, err error) {
+	t.reason, t.broken, t.todo = what+": "+err.Error(), true, t.remedy(err)
+}
+
+// remedy is what to do about a clone that git reads and the library does not;
+// "" = nothing special is known of it.
+func (t *Tree) remedy(err error) string {
+	if errors.Is(err, git.ErrUnknownExtension) || errors.Is(err, git.ErrUnsupportedExtensionRepositoryFormatVersion) {
+		return "the extensions of git that this clone uses are not supported: give the agent a plain clone of its own, without sparse checkout and without a config for each work tree"
+	}
+	if t.git != nil {
+		if _, err := t.git.Stat("objects/info/alternates"); err == nil {
+			return "objects borrowed from another clone (git clone --shared or --reference) are not read: copy them with `git repack -a -d`, then remove the file that `git rev-parse --git-path objects/info/alternates` names"
+		}
+	}
+	if t.repo != nil {
+		if cfg, err := t.repo.Config(); err == nil {
+			for name := range cfg.Remotes {
+				if cfg.Raw.Section("remote").Subsection(name).Option("promisor") == "true" {
+					return "a partial clone lacks what it has not needed yet: fetch all of it (`git fetch --refetch --no-filter`), or clone it without --filter"
+				}
+			}
+		}
+	}
+	return ""
 }
 
 func describe(c *object.Commit) Commit {

@@ -51,7 +51,21 @@ type Word struct {
 	// Names is what the removed declaration called its guest, empty when that
 	// is not known.
 	Names []string
+	// Kinds are the kinds that it declared the guest as.
+	Kinds []string
+	Hold  *Hold  // keeps the guest although all else speaks for the delete; nil = nothing does
+	Todo  string // when Broken: what to do about it; "" = nothing special is known
 	Text  string // for the plan, such as "removed by commit 1a2b3c4 (2026-11-29, Ada)"
+}
+
+// Hold is a doubt about a removal that is seen in the files or in git.
+type Hold struct {
+	Rule string // as Suppressed.Rule
+	Text string // what is doubted
+	Todo string
+	// Files is true for a doubt about the files themselves, which a policy that
+	// asks the tag alone (Policy.Prune) has as well.
+	Files bool
 }
 
 // String is the word for the plan.

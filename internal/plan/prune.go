@@ -27,8 +27,9 @@ import (
 // The tag alone proves little: PVE copies it into every clone, also into one
 // that somebody made by hand. Git knows better. A candidate that the whole
 // history of the repository never declared is not ours (rule inherited-tag).
-// Nor is one whose removed declaration was of a guest with another name: PVE
-// gives freed ids out again (rule reused-vmid).
+// Nor is one whose removed declaration was of a guest with another name or of
+// the other type: PVE gives freed ids out again (rule reused-vmid). Where git's
+// word is in doubt, or the files are, the guest stays (Word.Hold).
 //
 // A guest whose name is still declared, under another vmid, was not removed:
 // somebody changed a number, maybe by mistake, and its volumes are all that
@@ -109,7 +110,7 @@ func (m *maker) prune() {
 			m.inherited(g)
 			continue
 		}
-		if m.pol.Prune != "tagged" && len(word.Names) > 0 && !slices.ContainsFunc(word.Names, func(n string) bool { return strings.EqualFold(n, g.Name) }) {
+		if m.pol.Prune != "tagged" && word.another(g) {
 			m.reused(g, word)
 			continue
 		}
@@ -127,6 +128,10 @@ func (m *maker) prune() {
 }
 
 func (m *maker) suppressed(g *live.Guest) bool {
+	if h := m.pol.Words[g.VMID].Hold; h != nil && (h.Files || m.pol.Prune != "tagged") {
+		m.suppress(g, h.Rule, h.Text, h.Todo)
+		return true
+	}
 	for _, r := range rules {
 		if text, todo := r.why(m, g); text != "" {
 			m.suppress(g, r.name, text, todo)
@@ -150,13 +155,13 @@ func (m *maker) inherited(g *live.Guest) {
 }
 
 // reused reports a guest that lives under the vmid of a removed declaration
-// and has another name: PVE offers freed ids first, so it is most likely a
-// clone made by hand, which got the tag with everything else.
+// and has another name or is of the other type: PVE offers freed ids first, so
+// it is most likely a clone made by hand, which got the tag with everything else.
 func (m *maker) reused(g *live.Guest, word Word) {
 	m.out.Anomalies = append(m.out.Anomalies, Anomaly{Ref: kind.Ref{Kind: kindOf(g.Type, g.Template).Name, Name: g.Name}, Node: g.Node, VMID: g.VMID,
 		ID: strconv.Itoa(g.VMID), Anomaly: field.Anomaly{Path: "tags",
 			Text: fmt.Sprintf("guest %d (%s) carries the tag %s, but the declaration of %d that is gone (%s) was of %s: the vmid may have been used again, it is not deleted",
-				g.VMID, g.Name, kind.OwnerTag, g.VMID, word, strings.Join(word.Names, " or ")),
+				g.VMID, g.Name, kind.OwnerTag, g.VMID, word, word.guest()),
 			Todo: "take the tag off it, declare the guest, or give it its old name back if it is to go"}})
 }
 
@@ -214,7 +219,7 @@ func unreadableHistory(m *maker, g *live.Guest) (text, todo string) {
 	if !word.Broken || m.pol.Prune == "tagged" {
 		return "", ""
 	}
-	return word.String(), "repair the repository (git fsck) or clone it anew; with reconcile.prune: tagged the tag alone decides"
+	return word.String(), cmp.Or(word.Todo, "repair the repository (git fsck) or clone it anew") + "; with reconcile.prune: tagged the tag alone decides"
 }
 
 // vanishedKind: none of this kind is declared any more while tagged objects of

@@ -43,6 +43,12 @@ type Options struct {
 	// Stale says that the desired state is older than it should be, since a
 	// fetch failed.
 	Stale bool
+	// StaleSince is when the desired state was last fetched; zero = not known.
+	StaleSince time.Time
+	// Settled tells which of the guests that the files of a work tree stopped
+	// declaring, with no commit to tell of it, have been so for long enough to
+	// be deleted. nil = all have: a person asked for this one cycle.
+	Settled func(head string, vmids []int) map[int]bool
 	// Memory keeps what git said between the cycles of one cluster; nil = git is
 	// asked each time.
 	Memory *gitrepo.Memory
@@ -180,7 +186,7 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 	pol.Now = time.Now()
 	pol.WindowOpen = windowOpen(c.Reconcile.RestartWindow, pol.Now)
 	if ids := plan.Candidates(c, snap); len(ids) > 0 {
-		if pol.Words, err = words(ctx, c, o.Memory, ids); err != nil {
+		if pol.Words, err = words(ctx, c, o, ids); err != nil {
 			return plan.Plan{}, nil, err
 		}
 	}
@@ -229,23 +235,6 @@ func Want(c *repo.Cluster) live.Want {
 		}
 	}
 	return w
-}
-
-// words asks git who removed the declarations of the vmids. It is asked only
-// when there is something that might be deleted.
-func words(ctx context.Context, c *repo.Cluster, m *gitrepo.Memory, ids []int) (map[int]plan.Word, error) {
-	if c.Tree == nil {
-		return nil, nil
-	}
-	said, err := m.Removals(ctx, c.Tree, c.Name, ids)
-	if err != nil {
-		return nil, fmt.Errorf("%s: what git says of guests to delete: %w", c.Name, err)
-	}
-	out := map[int]plan.Word{}
-	for vmid, w := range said {
-		out[vmid] = plan.Word{Never: w.Verdict == gitrepo.Never, Commit: w.Commit.Hash, Broken: w.Broken, Names: w.Names, Text: w.String()}
-	}
-	return out, nil
 }
 
 func windowOpen(text string, now time.Time) bool {

@@ -36,6 +36,7 @@ type loop struct {
 	access [sha256.Size]byte // what client was made from
 	held   holds
 	said   gitrepo.Memory
+	seen   sightings
 
 	mu sync.Mutex // guards st, and orders what Observe hears
 	st Standing
@@ -224,14 +225,18 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 		}
 	}()
 	rep := Cycle(strictContext{ctx, own}, Options{
-		Cluster:  l.name,
-		Load:     func(context.Context) (*repo.Cluster, error) { return desired.load(l.name) },
-		Connect:  l.connect,
-		Write:    true,
-		Previous: previous,
-		Stale:    desired.Stale,
-		Hold:     l.held.hold,
-		Memory:   &l.said,
+		Cluster:    l.name,
+		Load:       func(context.Context) (*repo.Cluster, error) { return desired.load(l.name) },
+		Connect:    l.connect,
+		Write:      true,
+		Previous:   previous,
+		Stale:      desired.Stale,
+		StaleSince: desired.Since,
+		Settled: func(head string, vmids []int) map[int]bool {
+			return l.seen.settled(desired.At, desired.every(), head, vmids)
+		},
+		Hold:   l.held.hold,
+		Memory: &l.said,
 		Apply: apply.Options{Stop: stop, Events: func(e apply.Event) {
 			l.update(func(s *Standing) { s.follow(e, time.Now()) })
 		}},
@@ -243,6 +248,7 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 			return nil
 		},
 	})
+	l.seen.ended()
 	if rep.Abort != nil && l.ended() && !errors.Is(rep.Abort, ErrStopping) {
 		rep.Abort = fmt.Errorf("%w: %w", ErrStopping, rep.Abort)
 	}
