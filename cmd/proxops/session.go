@@ -77,9 +77,9 @@ func (s *session) options(name string) reconcile.Options {
 	return reconcile.Options{
 		Cluster: name,
 		Load:    func(ctx context.Context) (*repo.Cluster, error) { return s.repo.Load(ctx, name) },
-		Connect: s.connect,
-		Policy:  func(*plan.Policy) {},
-		Stale:   s.stale, StaleSince: s.since,
+		Connect: s.connect, Neighbour: s.connect,
+		Policy: func(*plan.Policy) {},
+		Stale:  s.stale, StaleSince: s.since,
 	}
 }
 

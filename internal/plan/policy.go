@@ -20,6 +20,9 @@ type Policy struct {
 	// Words is git's word on each undeclared, tagged guest, by vmid; see
 	// Candidates. A missing one counts as "git could not be asked".
 	Words map[int]Word
+	// Elsewhere are the vmids that another cluster of the repository declares,
+	// where that may be the same PVE.
+	Elsewhere map[int]Elsewhere
 
 	Restart    string // never, immediate or window; "" = never
 	WindowOpen bool   // for window: the window is open now
@@ -30,6 +33,13 @@ type Policy struct {
 	// BusyAlarm says nothing of it.
 	Now       time.Time
 	BusyAlarm time.Duration
+}
+
+// Elsewhere is a manifest of another cluster, which is this same PVE or may be.
+type Elsewhere struct {
+	Cluster string
+	File    string
+	Doubt   string // why it is not known whether it is the same PVE; "" = it is
 }
 
 // PolicyOf takes a cluster's settings over. Git's word and the window are the

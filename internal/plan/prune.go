@@ -33,7 +33,9 @@ import (
 //
 // A guest whose name is still declared, under another vmid, was not removed:
 // somebody changed a number, maybe by mistake, and its volumes are all that
-// there is of it (still-declared).
+// there is of it (still-declared). So is one that another cluster of the
+// repository declares by vmid and name, when both are one PVE: its manifest was
+// moved (declared-elsewhere).
 //
 // A composition that lost a whole kind looks like a bad push, not like a
 // decision (vanished-kind). A listing with a hole in it proves no absence
@@ -57,6 +59,7 @@ var rules = []rule{
 	{"incomplete-read", incompleteRead},
 	{"unreadable-history", unreadableHistory},
 	{"still-declared", stillDeclared},
+	{"declared-elsewhere", declaredElsewhere},
 	{"vanished-kind", vanishedKind},
 	{"busy", busyGuest},
 	{"protection", protected},
@@ -210,6 +213,22 @@ func stillDeclared(m *maker, g *live.Guest) (text, todo string) {
 			fmt.Sprintf("put vmid %d back; if the new guest is to take its place, destroy this one by hand when nothing of it is needed any more (`%s destroy %d`)", g.VMID, tool(g.Type), g.VMID)
 	}
 	return "", ""
+}
+
+// declaredElsewhere: two clusters of the repository can lead to one PVE, by an
+// address and a name or by two nodes. Then a manifest that moved from one to the
+// other would end the guest here and begin it there, empty.
+func declaredElsewhere(m *maker, g *live.Guest) (text, todo string) {
+	e, ok := m.pol.Elsewhere[g.VMID]
+	switch {
+	case !ok:
+		return "", ""
+	case e.Doubt != "":
+		return fmt.Sprintf("cluster %s declares it in %s, and it is not known whether that is this same PVE: %s", e.Cluster, e.File, e.Doubt),
+			fmt.Sprintf("see that cluster %s can be asked (proxops doctor --cluster %s): if it is another PVE this one is deleted then", e.Cluster, e.Cluster)
+	}
+	return fmt.Sprintf("cluster %s declares it in %s, and %s is this same PVE: a delete here would take it from there", e.Cluster, e.File, e.Cluster),
+		fmt.Sprintf("keep one PVE in one directory under clusters/: bring the manifests of %s and %s together, or give each its own nodes", m.c.Name, e.Cluster)
 }
 
 // unreadableHistory: a repository that is damaged or lacks objects could have

@@ -54,6 +54,8 @@ func TestPrune(t *testing.T) {
 		{"HA", edit(old(300), func(g *live.Guest) { g.HA = "started" }), Policy{}, nil, "suppressed VM 300: ha", false},
 		{"power not read", edit(old(300), func(g *live.Guest) { g.Unknown = "whether it runs could not be read" }), Policy{}, nil, "suppressed VM 300: incomplete-read", false},
 		{"HA that ignores it", old(300), Policy{}, func(s *live.Snapshot) { s.Jobs = &live.Jobs{HA: map[int]string{300: "ignored"}} }, "suppressed VM 300: ha", false},
+		{"moved to a cluster of the same PVE", old(300), Policy{Elsewhere: map[int]Elsewhere{300: {Cluster: "d", File: "vm/d/a.yaml"}}}, nil, "suppressed VM 300: declared-elsewhere", false},
+		{"moved, the tag alone decides", old(300), Policy{Prune: "tagged", Elsewhere: map[int]Elsewhere{300: {Cluster: "d", Doubt: "no answer"}}}, nil, "suppressed VM 300: declared-elsewhere", false},
 		{"replicated", old(300), Policy{}, func(s *live.Snapshot) { s.Jobs = &live.Jobs{Replication: map[int][]string{300: {"300-0"}}} }, "suppressed VM 300: replication", false},
 		{"template with linked clones", edit(old(300), func(g *live.Guest) { g.Template = true; g.Linked = []int{301} }), Policy{PruneVanished: []string{"TemplateVM"}}, nil, "suppressed TemplateVM 300: linked-clones", false},
 		{"vanished kind", edit(old(300), func(g *live.Guest) { g.Template = true }), Policy{}, nil, "suppressed TemplateVM 300: vanished-kind", false},

@@ -26,6 +26,9 @@ type Options struct {
 	// Connect gives the client for the loaded cluster. The caller owns it and
 	// may give the same one each cycle.
 	Connect func(*repo.Cluster) (*pve.Client, error)
+	// Neighbour gives a client of another cluster of the repository, which is
+	// closed when its question is answered; nil = Connect.
+	Neighbour func(*repo.Cluster) (*pve.Client, error)
 	// Policy is changed from the cluster's own settings, by flags; nil = not.
 	Policy func(*plan.Policy)
 
@@ -194,6 +197,11 @@ func Plan(ctx context.Context, c *repo.Cluster, r *pve.Reader, o Options) (plan.
 		o.Policy(&pol)
 	}
 	p := plan.Make(c, snap, pol)
+	if p.Deletes() {
+		if pol.Elsewhere = elsewhere(ctx, c, snap, pol, r, o); len(pol.Elsewhere) > 0 {
+			p = plan.Make(c, snap, pol)
+		}
+	}
 	if p.Deletes() {
 		if err := live.ReadJobs(ctx, r, snap); err != nil {
 			return plan.Plan{}, nil, err

@@ -228,6 +228,7 @@ func (l *loop) attempt(own context.Context, desired Desired, previous *Report) *
 		Cluster:    l.name,
 		Load:       func(context.Context) (*repo.Cluster, error) { return desired.load(l.name) },
 		Connect:    l.connect,
+		Neighbour:  l.d.o.Connect,
 		Write:      true,
 		Previous:   previous,
 		Stale:      desired.Stale,

@@ -196,7 +196,7 @@ func (l *loader) manifest(f listed) (out parsedFile) {
 }
 
 func (l *loader) cluster() *Cluster {
-	c := &Cluster{Name: l.name, Resources: l.resources, Levels: l.levels, Tree: l.view.tree, Commit: l.view.tree.Head.Hash}
+	c := &Cluster{Name: l.name, Resources: l.resources, Levels: l.levels, Tree: l.view.tree, Commit: l.view.tree.Head.Hash, view: l.view}
 	if l.config.entry != nil {
 		c.Config, c.Reconcile = l.config.entry.ClusterConfig, l.config.entry.reconcile
 	}

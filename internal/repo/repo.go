@@ -30,6 +30,8 @@ type Cluster struct {
 	Secrets   Secrets
 	Reconcile Reconcile
 	Tree      *gitrepo.Tree // the files it was read from, for Removals
+
+	view *view // the other clusters of these files; nil = none
 }
 
 // ClusterConfig is one entry pve.clusters.<name>.
