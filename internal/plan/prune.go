@@ -153,7 +153,7 @@ func (m *maker) suppress(g *live.Guest, name, text, todo string) {
 func (m *maker) inherited(g *live.Guest) {
 	m.out.Anomalies = append(m.out.Anomalies, Anomaly{Ref: kind.Ref{Kind: kindOf(g.Type, g.Template).Name, Name: g.Name}, Node: g.Node, VMID: g.VMID,
 		ID: strconv.Itoa(g.VMID), Anomaly: field.Anomaly{Path: "tags",
-			Text: fmt.Sprintf("guest %d (%s) carries the tag %s, but %s: the tag is inherited or was set by hand, it is not deleted", g.VMID, g.Name, kind.OwnerTag, m.pol.Words[g.VMID]),
+			Text: fmt.Sprintf("guest %d (%s) carries the tag %s, but its vmid was %s: the tag is inherited or was set by hand, it is not deleted", g.VMID, g.Name, kind.OwnerTag, m.pol.Words[g.VMID]),
 			Todo: "declare the guest, or take the tag off it"}})
 }
 

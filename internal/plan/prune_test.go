@@ -36,7 +36,7 @@ func TestPrune(t *testing.T) {
 		{"untagged", edit(old(300), func(g *live.Guest) { g.Tags = nil }), Policy{}, nil, "", false},
 		{"older tool's tag", edit(old(300), func(g *live.Guest) { g.Tags = []string{"pveconform"} }), Policy{}, nil, "", false},
 		{"node not allowed", edit(old(300), func(g *live.Guest) { g.Node = "pve03" }), Policy{}, nil, "", false},
-		{"git never knew it", old(300), Policy{Words: never}, nil, "the tag is inherited or was set by hand", false},
+		{"git never knew it", old(300), Policy{Words: never}, nil, "but its vmid was never declared in the whole history: the tag is inherited or was set by hand", false},
 		{"vmid used again", old(300), Policy{Words: map[int]Word{300: {Commit: "1a2b3c4", Names: []string{"web"}, Text: "removed by 1a2b3c4"}}}, nil, "the vmid may have been used again", false},
 		{"named as declared", old(300), Policy{Words: map[int]Word{300: {Commit: "1a2b3c4", Names: []string{"a", "Old300"}, Text: "removed by 1a2b3c4"}}}, nil, "Delete VM:old300 pve01", true},
 		{"history not readable", old(300), Policy{Words: map[int]Word{300: {Broken: true, Text: "git could not be asked: object not found"}}}, nil, "suppressed VM 300: unreadable-history", false},
