@@ -17,7 +17,8 @@ func (a *app) statusCmd() *cobra.Command {
 		Use: "status", GroupID: "main", Args: noArgs,
 		Short: "Say what is in sync, what drifted and what waits",
 		Long: `Run a read-only cycle of every cluster and print one row a cluster, then every
-object that is not converged with the reason.
+object that is not converged with the reason, every anomaly and every delete
+that is held back, with what to do.
 
 With --remote a running daemon is asked instead; the token of its listen-auth
 comes from PROXOPS_LISTEN_AUTH, and --ca-file names the authority of its
