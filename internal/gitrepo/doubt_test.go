@@ -188,6 +188,11 @@ func TestUnderway(t *testing.T) {
 			if text, _ := tree.Underway(); text == "" {
 				t.Error("there is another commit since")
 			}
+			tree = still("after the commit")
+			runGit(t, dir, "update-ref", "HEAD", "HEAD^")
+			if text, _ := tree.Underway(); text == "" {
+				t.Error("the head moved without the index")
+			}
 			at, err := tree.At(tree.Head.Hash)
 			must(t, err)
 			if text, _ := at.Underway(); text != "" {

@@ -264,20 +264,18 @@ func (w *walk) settle(found *object.Commit, merges []*object.Commit, vmid int) (
 // that does not must differ from the commit in a file that says so; everything
 // else means that the two were not read alike.
 func (w *walk) stillThere(head *object.Commit, at []declared, vmid int) (Word, error) {
-	if w.tree.Local {
-		files := []string{path.Join("clusters", w.decl.cluster, "resources.yaml")}
-		for _, x := range at {
-			files = append(files, x.file)
-		}
-		dirty, err := w.tree.Dirty(files)
-		if err != nil {
-			return Word{}, err
-		}
-		if len(dirty) > 0 {
-			return w.word(Uncommitted, nil, []*object.Commit{head}, vmid)
-		}
+	files := []string{path.Join("clusters", w.decl.cluster, "resources.yaml")}
+	for _, x := range at {
+		files = append(files, x.file)
 	}
-	return Word{Verdict: Named}, nil
+	dirty, err := w.tree.Dirty(files) // none in the tree of a commit
+	if err != nil {
+		return Word{}, err
+	}
+	if len(dirty) == 0 {
+		return Word{Verdict: Named}, nil
+	}
+	return w.word(Uncommitted, nil, []*object.Commit{head}, vmid)
 }
 
 // dropped is the word where nothing but merges lacks what one of their parents

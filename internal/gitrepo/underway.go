@@ -44,7 +44,7 @@ func markOf(dir stater) mark {
 // tree was opened. It is to be asked after the files were read; "" = they
 // stood still. The second text is what to do. A tree of a commit never moves.
 func (t *Tree) Underway() (text, todo string) {
-	if !t.Local || t.git == nil {
+	if t.git == nil {
 		return "", ""
 	}
 	for _, m := range underwayMarks {

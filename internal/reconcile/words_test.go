@@ -213,6 +213,15 @@ func TestDaemonWaitsForUncommittedRemovals(t *testing.T) {
 				t.Fatalf("a half written file deletes: %v", e.writes("lab"))
 			}
 			e.vms("lab", all[:3]...)
+			time.Sleep(20 * time.Second)
+			e.vms("lab", "no: [manifest\n") // and is still at it
+			time.Sleep(2 * time.Minute)
+			e.vms("lab", all[:3]...)
+			d.Kick("test")
+			time.Sleep(5 * time.Second)
+			if gone(103) {
+				t.Error("files that were broken in between count as the same")
+			}
 			time.Sleep(3 * time.Minute)
 			if !gone(103) || gone(101) || gone(102) {
 				t.Errorf("an edit that lasts: %s, %v", rules(*e.last("lab")), e.writes("lab"))
@@ -225,5 +234,42 @@ func TestDaemonWaitsForUncommittedRemovals(t *testing.T) {
 				t.Errorf("a commit: %s", rules(*e.last("lab")))
 			}
 		})
+	})
+}
+
+// What git knows of a removed declaration reaches the plan: a guest whose
+// declaration was never readable, or was of the other type, is not deleted.
+func TestWhatGitKnowsReachesThePlan(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		web, old := vmText("web", 100, "512MiB"), vmText("old", 101, "512MiB")
+		for name, c := range map[string]struct{ committed, rules, anomaly string }{
+			"as it is":      {old, "", ""},
+			"never read":    {"<<<<<<< HEAD\n" + old, "101 unknown-name", ""},
+			"the other way": {strings.Replace(old, "kind: VM", "kind: LXC", 1), "", "was of LXC old"},
+		} {
+			e := newEstate(t, pvesim.Options{}, "lab")
+			commit := e.repository()
+			e.vms("lab", web)
+			e.write("clusters/lab/resources.yaml", "resources: [vm/lab/vms.yaml, vm/lab/old.yaml]\n")
+			e.write("vm/lab/old.yaml", c.committed)
+			commit()
+			e.write("vm/lab/old.yaml", old) // made from an edit that is never committed
+			if rep := e.cycleOnce(); rep.Failed() {
+				t.Fatal(rep.Abort)
+			}
+			e.write("clusters/lab/resources.yaml", "resources: [vm/lab/vms.yaml]\n")
+			if err := os.Remove(filepath.Join(e.dir, "vm/lab/old.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			commit()
+			rep := e.cycleOnce(func(o *Options) { o.Write = false })
+			if want := name == "as it is"; rules(rep) != c.rules || (deleteCount(rep) == 1) != want {
+				t.Errorf("%s: %v, %d deletes, %s", name, rep.Abort, deleteCount(rep), rules(rep))
+			}
+			if text := fmt.Sprint(rep.Plan.Anomalies); !strings.Contains(text, c.anomaly) {
+				t.Errorf("%s: %s", name, text)
+			}
+			e.stop()
+		}
 	})
 }
