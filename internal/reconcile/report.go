@@ -226,7 +226,10 @@ func (rep *Report) objects(previous *Report) {
 	}
 	for _, po := range rep.Plan.Objects {
 		o := Object{Cluster: rep.Cluster, Kind: po.Ref.Kind, Name: po.Ref.Name, Node: po.Node, ID: po.ID, State: po.State, Why: po.Why, Updated: rep.Finished}
-		if o.Why == "" && o.State != plan.Converged {
+		switch {
+		case o.State == plan.Drift: // what waits does not hide what is to be done
+			o.Why = strings.Trim(rep.why(po)+"; "+po.Why, "; ")
+		case o.Why == "" && o.State != plan.Converged:
 			o.Why = rep.why(po)
 		}
 		rep.outcome(&o, po, len(po.Waiting) > 0 && po.Todo != "")

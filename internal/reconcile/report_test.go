@@ -118,3 +118,16 @@ func TestStillWaiting(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyOfDrift: a change that waits does not hide the one that is to be made.
+func TestWhyOfDrift(t *testing.T) {
+	ref := kind.Ref{Kind: "VM", Name: "a"}
+	rep := Report{Cluster: "lab", Plan: plan.Plan{
+		Cluster: "lab", Actions: []plan.Action{{Verb: plan.Update, Ref: ref, Node: "n1", VMID: 100, ID: "100", Why: "drift: tags"}},
+		Objects: []plan.Object{{Ref: ref, Node: "n1", VMID: 100, ID: "100", State: plan.Drift, Why: "waits for a restart: memory"}},
+	}}
+	rep.objects(nil)
+	if got := rep.Objects[0].Why; got != "drift: tags; waits for a restart: memory" {
+		t.Error(got)
+	}
+}
