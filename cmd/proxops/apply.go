@@ -45,11 +45,7 @@ action failed. With -n as diff.`,
 				return err
 			}
 			if dry {
-				reports := s.cycles(cmd.Context(), func(_ string, o *reconcile.Options) { o.Policy = allow(kinds) })
-				if err := a.print(output, reports); err != nil {
-					return err
-				}
-				return diffCode(reports)
+				return a.diff(cmd.Context(), s, output, kinds)
 			}
 			return a.apply(cmd.Context(), s, diff, kinds)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -39,17 +40,22 @@ held back alone are 0.`,
 			if err != nil {
 				return err
 			}
-			reports := s.cycles(cmd.Context(), func(_ string, o *reconcile.Options) { o.Policy = allow(kinds) })
-			if err := a.print(output, reports); err != nil {
-				return err
-			}
-			return diffCode(reports)
+			return a.diff(cmd.Context(), s, output, kinds)
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text, json or markdown")
 	offer(c, "output", "text", "json", "markdown")
 	vanishedFlag(c, &vanished)
 	return c
+}
+
+// diff plans every cluster and prints the plans.
+func (a *app) diff(ctx context.Context, s *session, output string, kinds []string) error {
+	reports := s.cycles(ctx, func(_ string, o *reconcile.Options) { o.Policy = allow(kinds) })
+	if err := a.print(output, reports); err != nil {
+		return err
+	}
+	return diffCode(reports)
 }
 
 func checkFormat(o string) error {

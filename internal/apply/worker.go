@@ -300,7 +300,7 @@ func (w *worker) delete(ctx context.Context, n *pve.Node, vmid int, step plan.De
 		case err != nil && ctx.Err() != nil:
 			return later("not deleted: interrupted while it shut down: %w", err)
 		case err != nil:
-			w.res.Todo = fmt.Sprintf("look at why it does not shut down, or stop it with `%s stop %d`: the next run deletes it", tool(t), vmid)
+			w.res.Todo = fmt.Sprintf("look at why it does not shut down, or stop it with `%s stop %d`: the next run deletes it", plan.Tool(string(t)), vmid)
 			return later("not deleted: it does not shut down within %s, and is never killed: %w", w.o.Shutdown, err)
 		}
 		if _, err = w.recheck(ctx, n, vmid, step, g); err != nil {
@@ -342,14 +342,6 @@ func (w *worker) leftBehind(n *pve.Node, step plan.DeleteStep, lines []string) {
 	if len(free) > 0 {
 		w.res.Todo = fmt.Sprintf("the guest is gone, its volumes are not: remove them on %s when their storage lets go of them (%s)", n.Name(), strings.Join(free, ", "))
 	}
-}
-
-// tool is PVE's command for guests of a type.
-func tool(t pve.GuestType) string {
-	if t == pve.LXC {
-		return "pct"
-	}
-	return "qm"
 }
 
 // recheck gives the guest only if it is still the one that the plan meant, with

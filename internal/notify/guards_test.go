@@ -169,20 +169,26 @@ func newDeskInBubble(p pace) *desk {
 	return d
 }
 
+// counts gives a function that does something and checks how many messages
+// there are a while later, in all.
+func (k *kept) counts(t *testing.T) func(what string, want int, f func()) {
+	return func(what string, want int, f func()) {
+		t.Helper()
+		f()
+		time.Sleep(10 * time.Minute)
+		if got := len(k.all()); got != want {
+			t.Errorf("%s: %d messages, want %d", what, got, want)
+		}
+	}
+}
+
 // What lasts is told once by the notifier, however many cycles find it, and
 // anew for a cluster that was forgotten. One cluster's news are not another's.
 func TestNotifierRemembersByCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
 		d, _ := bubble(t, defaultPace(), k)
-		step := func(what string, want int, f func()) {
-			t.Helper()
-			f()
-			time.Sleep(10 * time.Minute)
-			if got := len(k.all()); got != want {
-				t.Errorf("%s: %d messages, want %d", what, got, want)
-			}
-		}
+		step := k.counts(t)
 		step("first", 1, func() { d.Finished(failing("prod", "x")) })
 		step("as before", 1, func() { d.Finished(failing("prod", "x")) })
 		step("another cluster", 2, func() { d.Finished(failing("lab", "x")) })
@@ -291,14 +297,7 @@ func TestTargetsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
 		d, a := bubble(t, defaultPace(), k)
-		step := func(what string, want int, f func()) {
-			t.Helper()
-			f()
-			time.Sleep(10 * time.Minute)
-			if got := len(k.all()); got != want {
-				t.Errorf("%s: %d messages, want %d", what, got, want)
-			}
-		}
+		step := k.counts(t)
 		configure := func(list ...repo.Notification) { d.Configure(list) }
 		step("all", 1, func() { d.Finished(failing("c1", "x")) })
 		configure(repo.Notification{Name: "a", URL: "k", Clusters: []string{"lab"}})

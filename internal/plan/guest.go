@@ -95,7 +95,7 @@ func (m *maker) alarm(o *object, g *live.Guest) {
 	}
 	todo := "look at the task in PVE; the guest is reconciled when it has ended"
 	if g.Lock != "" {
-		todo = fmt.Sprintf("look at the task in PVE; `%s unlock %d` only when nothing works on the guest any more", tool(g.Type), g.VMID)
+		todo = fmt.Sprintf("look at the task in PVE; `%s unlock %d` only when nothing works on the guest any more", Tool(g.Type), g.VMID)
 	}
 	o.anomaly("", fmt.Sprintf("%s, since %s: that is longer than reconcile.busy-alarm (%s), and nothing is written to the guest meanwhile",
 		g.Busy, since(g), short(m.pol.BusyAlarm)), todo)
@@ -107,8 +107,8 @@ func (m *maker) alarm(o *object, g *live.Guest) {
 // a clone inherits the tag and a restore takes over a guest that was there.
 func staleTodo(g *live.Guest) string {
 	look := fmt.Sprintf("look at guest %d and the last tasks on %s", g.VMID, g.Node)
-	unlock := fmt.Sprintf("`%s unlock %d`", tool(g.Type), g.VMID)
-	destroy := fmt.Sprintf("`%s destroy %d`", tool(g.Type), g.VMID)
+	unlock := fmt.Sprintf("`%s unlock %d`", Tool(g.Type), g.VMID)
+	destroy := fmt.Sprintf("`%s destroy %d`", Tool(g.Type), g.VMID)
 	switch g.Lock {
 	case "create", "clone":
 		if !g.Tagged(kind.OwnerTag) {
@@ -174,7 +174,7 @@ func (m *maker) claim(o *object, spec kind.GuestSpec, g *live.Guest) (claim, min
 func (m *maker) mistaken(o *object, spec kind.GuestSpec, g *live.Guest) string {
 	if o.r.Kind.Template && !g.Template && g.Running {
 		why := fmt.Sprintf("guest %d (%s) runs: to make it a template would stop it, and PVE has no way back from a template", g.VMID, g.Name)
-		o.anomaly("", why+": nothing is written", fmt.Sprintf("make the manifest a %s; if it is to be a template, shut it down first (`%s shutdown %d`)", kindOf(g.Type, false).Name, tool(g.Type), g.VMID))
+		o.anomaly("", why+": nothing is written", fmt.Sprintf("make the manifest a %s; if it is to be a template, shut it down first (`%s shutdown %d`)", kindOf(g.Type, false).Name, Tool(g.Type), g.VMID))
 		return why
 	}
 	if strings.EqualFold(g.Name, spec.WantName()) {
@@ -274,7 +274,7 @@ func (m *maker) endsWait(o *object, g *live.Guest) string {
 		_, when := m.pol.mayRestart(o.r.Annotations)
 		return when
 	}
-	return fmt.Sprintf("restart it with `%s reboot %d`, or set the annotation proxops/restart to immediate or window", tool(g.Type), g.VMID)
+	return fmt.Sprintf("restart it with `%s reboot %d`, or set the annotation proxops/restart to immediate or window", Tool(g.Type), g.VMID)
 }
 
 // foreignPending shows what waits for a restart on keys that the manifest does
@@ -297,15 +297,16 @@ func (m *maker) foreignPending(o *object, g *live.Guest, d field.Delta) {
 		}
 		if !g.Running {
 			o.anomaly("", fmt.Sprintf("%s has a change that takes effect at the next start and that the manifest does not own", key),
-				"start the guest, or set the value anew with `"+tool(g.Type)+" set "+strconv.Itoa(g.VMID)+"`")
+				"start the guest, or set the value anew with `"+Tool(g.Type)+" set "+strconv.Itoa(g.VMID)+"`")
 			continue
 		}
 		o.anomaly("", fmt.Sprintf("%s has a change that waits for a restart and that the manifest does not own", key),
-			"restart the guest to let it take effect, or drop it with `"+tool(g.Type)+" set "+strconv.Itoa(g.VMID)+" --revert "+key+"`")
+			"restart the guest to let it take effect, or drop it with `"+Tool(g.Type)+" set "+strconv.Itoa(g.VMID)+" --revert "+key+"`")
 	}
 }
 
-func tool(guestType string) string {
+// Tool is the command on a node for guests of a type ("qemu" or "lxc").
+func Tool(guestType string) string {
 	if guestType == "lxc" {
 		return "pct"
 	}

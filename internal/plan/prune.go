@@ -210,7 +210,7 @@ func stillDeclared(m *maker, g *live.Guest) (text, todo string) {
 		}
 		_, id := spec.Place()
 		return fmt.Sprintf("%s/%s is still declared, with vmid %d: a guest keeps its vmid, so that one is another guest and this one's volumes would be lost", r.Kind.Name, r.Name, id),
-			fmt.Sprintf("put vmid %d back; if the new guest is to take its place, destroy this one by hand when nothing of it is needed any more (`%s destroy %d`)", g.VMID, tool(g.Type), g.VMID)
+			fmt.Sprintf("put vmid %d back; if the new guest is to take its place, destroy this one by hand when nothing of it is needed any more (`%s destroy %d`)", g.VMID, Tool(g.Type), g.VMID)
 	}
 	return "", ""
 }
@@ -269,7 +269,7 @@ func protected(_ *maker, g *live.Guest) (text, todo string) {
 	if v, _ := g.Get("protection"); v != "1" {
 		return "", ""
 	}
-	return "its protection is on", fmt.Sprintf("`%s set %d --protection 0` if it is to go", tool(g.Type), g.VMID)
+	return "its protection is on", fmt.Sprintf("`%s set %d --protection 0` if it is to go", Tool(g.Type), g.VMID)
 }
 
 func haManaged(m *maker, g *live.Guest) (text, todo string) {

@@ -162,15 +162,8 @@ func TestReadsBeforeWriting(t *testing.T) {
 // Where git says that it cannot tell who removed a guest nothing is deleted.
 func TestBrokenHistoryDeletesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		e := newEstate(t, pvesim.Options{}, "lab")
+		e, commit, web := withOld(t)
 		defer e.stop()
-		commit := e.repository()
-		web, old := vmText("web", 100, "512MiB"), vmText("old", 101, "512MiB")
-		e.vms("lab", web, old)
-		commit()
-		if rep := e.cycleOnce(); rep.Failed() {
-			t.Fatal(rep.Abort)
-		}
 		e.vms("lab", web)
 		commit()
 		rep := e.cycleOnce(func(o *Options) {

@@ -101,19 +101,27 @@ func deleteCount(rep Report) (n int) {
 	return n
 }
 
+// withOld is an estate whose cluster was made as committed: web, whose manifest
+// is given, and old.
+func withOld(t *testing.T) (e *estate, commit func() string, web string) {
+	t.Helper()
+	e = newEstate(t, pvesim.Options{}, "lab")
+	commit = e.repository()
+	web = vmText("web", 100, "512MiB")
+	e.vms("lab", web, vmText("old", 101, "512MiB"))
+	commit()
+	if rep := e.cycleOnce(); rep.Failed() {
+		t.Fatal(rep.Abort)
+	}
+	return e, commit, web
+}
+
 // No guest is deleted for files that are older than they should be or that git
 // is changing; a person who asks for one cycle otherwise gets it at once.
 func TestUnsettledFilesDeleteNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		e := newEstate(t, pvesim.Options{}, "lab")
+		e, commit, web := withOld(t)
 		defer e.stop()
-		commit := e.repository()
-		web, old := vmText("web", 100, "512MiB"), vmText("old", 101, "512MiB")
-		e.vms("lab", web, old)
-		commit()
-		if rep := e.cycleOnce(); rep.Failed() {
-			t.Fatal(rep.Abort)
-		}
 		look := func(o *Options) { o.Write = false }
 		tagged := func(o *Options) { o.Write = false; o.Policy = func(p *plan.Policy) { p.Prune = "tagged" } }
 		lock := filepath.Join(e.dir, ".git", "index.lock")
@@ -155,20 +163,13 @@ func TestUnsettledFilesDeleteNothing(t *testing.T) {
 // A checkout that ends while the cycle is under way was read in the middle.
 func TestWorkTreeThatMovedDeletesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		e := newEstate(t, pvesim.Options{}, "lab")
+		e, commit, web := withOld(t)
 		defer e.stop()
-		commit := e.repository()
-		web, old := vmText("web", 100, "512MiB"), vmText("old", 101, "512MiB")
-		e.vms("lab", web, old)
-		commit()
-		if rep := e.cycleOnce(); rep.Failed() {
-			t.Fatal(rep.Abort)
-		}
 		e.vms("lab", web)
 		rep := e.cycleOnce(func(o *Options) {
 			connect := o.Connect
 			o.Connect = func(c *repo.Cluster) (*pve.Client, error) {
-				e.vms("lab", web, old, vmText("new", 102, "512MiB"))
+				e.vms("lab", web, vmText("old", 101, "512MiB"), vmText("new", 102, "512MiB"))
 				commit()
 				return connect(c)
 			}
